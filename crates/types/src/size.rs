@@ -1,0 +1,205 @@
+//! Sizes in bytes.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::json::Json;
+use crate::quantity::{Quantity, QuantityError};
+use crate::text::excerpt;
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+
+/// A size in bytes.
+///
+/// Read from a number of bytes or from `64KiB`, `1MiB`, `1GiB`; a decimal `KB` is refused, because
+/// half of its users mean 1000 by it. Its serde form is the number.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ByteSize(u64);
+
+/// Why a value is not a size.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SizeTextError {
+    /// Not a number with a known unit.
+    #[error("`{0}` is not a size: write a number of bytes, or `64KiB`, `1MiB`, `1GiB`")]
+    Shape(String),
+    /// More than 64 bits.
+    #[error("`{0}` is too large a size")]
+    TooLarge(String),
+    /// A bool, a list, a map or nothing.
+    #[error("a size is a text or a number of bytes, not a {0}")]
+    Type(&'static str),
+}
+
+impl ByteSize {
+    /// So many bytes.
+    pub const fn from_bytes(bytes: u64) -> Self {
+        Self(bytes)
+    }
+
+    /// So many times 1024 bytes.
+    pub const fn from_kib(kib: u64) -> Self {
+        Self(kib.saturating_mul(KIB))
+    }
+
+    /// So many times 1024 KiB.
+    pub const fn from_mib(mib: u64) -> Self {
+        Self(mib.saturating_mul(MIB))
+    }
+
+    /// So many times 1024 MiB.
+    pub const fn from_gib(gib: u64) -> Self {
+        Self(gib.saturating_mul(GIB))
+    }
+
+    /// The number of bytes.
+    pub const fn as_bytes(self) -> u64 {
+        self.0
+    }
+
+    /// Whether some content is larger than this.
+    pub const fn is_exceeded_by(self, bytes: usize) -> bool {
+        bytes as u64 > self.0
+    }
+
+    /// Reads the text form; only a number with a unit may have a point.
+    pub fn parse(text: &str) -> Result<Self, SizeTextError> {
+        read(text).map(Self).map_err(|error| match error {
+            QuantityError::Shape | QuantityError::Unit => SizeTextError::Shape(excerpt(text)),
+            QuantityError::TooBig => SizeTextError::TooLarge(excerpt(text)),
+        })
+    }
+
+    /// Reads a text, or a number of bytes.
+    pub fn from_json(value: &Json) -> Result<Self, SizeTextError> {
+        match value {
+            Json::Str(text) => Self::parse(text),
+            Json::Int(_) | Json::UInt(_) | Json::Float(_) => Self::parse(&value.to_string()),
+            Json::Null | Json::Bool(_) | Json::List(_) | Json::Map(_) => {
+                Err(SizeTextError::Type(value.type_name()))
+            }
+        }
+    }
+}
+
+fn read(text: &str) -> Result<u64, QuantityError> {
+    let quantity = Quantity::split(text)?;
+    quantity.times(match quantity.unit {
+        "" if quantity.is_decimal() => return Err(QuantityError::Shape),
+        "" => 1,
+        "KiB" => KIB,
+        "MiB" => MIB,
+        "GiB" => GIB,
+        _ => return Err(QuantityError::Unit),
+    })
+}
+
+/// The largest unit that divides the size, so that the text is short and reads back exactly.
+impl fmt::Display for ByteSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => f.write_str("0"),
+            bytes if bytes % GIB == 0 => write!(f, "{}GiB", bytes / GIB),
+            bytes if bytes % MIB == 0 => write!(f, "{}MiB", bytes / MIB),
+            bytes if bytes % KIB == 0 => write!(f, "{}KiB", bytes / KIB),
+            bytes => write!(f, "{bytes}"),
+        }
+    }
+}
+
+impl fmt::Debug for ByteSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for ByteSize {
+    type Err = SizeTextError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::parse(text)
+    }
+}
+
+impl Serialize for ByteSize {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for ByteSize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::from_json(&Json::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn reads_the_forms_of_the_language() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("65536", 65_536),
+            ("64KiB", 65_536),
+            ("1MiB", 1_048_576),
+            ("1.5MiB", 1_572_864),
+            ("2GiB", 2_147_483_648),
+            (" 1KiB ", 1024),
+        ] {
+            assert_eq!(
+                ByteSize::parse(text),
+                Ok(ByteSize::from_bytes(bytes)),
+                "{text}"
+            );
+        }
+        assert_eq!(
+            ByteSize::from_json(&Json::from(512_u64)),
+            Ok(ByteSize::from_bytes(512))
+        );
+    }
+
+    #[test]
+    fn refuses_everything_else() {
+        for text in [
+            "", "KiB", "64KB", "64kib", "64K", "64 KiB", "1.5", "-1", "1e3", "64B",
+        ] {
+            let error = ByteSize::parse(text).unwrap_err();
+            assert!(matches!(error, SizeTextError::Shape(_)), "{text}: {error}");
+        }
+        for text in ["18446744073709551616", "17179869184GiB"] {
+            let error = ByteSize::parse(text).unwrap_err();
+            assert!(
+                matches!(error, SizeTextError::TooLarge(_)),
+                "{text}: {error}"
+            );
+        }
+        assert_eq!(
+            ByteSize::from_json(&Json::Bool(true)),
+            Err(SizeTextError::Type("bool"))
+        );
+    }
+
+    #[test]
+    fn content_over_the_size() {
+        let size = ByteSize::from_kib(1);
+        assert!(!size.is_exceeded_by(1024));
+        assert!(size.is_exceeded_by(1025));
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(bytes: u64, unit in prop::sample::select(vec![1, KIB, MIB, GIB])) {
+            let size = ByteSize::from_bytes(bytes - bytes % unit);
+            prop_assert_eq!(ByteSize::parse(&size.to_string()), Ok(size));
+            let json = serde_json::to_string(&size).unwrap();
+            prop_assert_eq!(serde_json::from_str::<ByteSize>(&json).unwrap(), size);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Days of the proleptic Gregorian calendar, counted from 1970-01-01.
+//!
+//! Both directions count in eras of 400 years, which all have the same number of days, with the
+//! year starting in March so that the leap day is its last.
+
+use std::ops::RangeInclusive;
+
+/// Years that a [`super::Timestamp`] can name.
+pub(super) const YEARS: RangeInclusive<i64> = 1..=9999;
+
+const DAYS_PER_ERA: i64 = 146_097;
+/// Days from 0000-03-01, where the first era starts, to 1970-01-01.
+const EPOCH_DAY: i64 = 719_468;
+
+/// A day of the calendar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Date {
+    pub(super) year: i64,
+    /// 1..=12
+    pub(super) month: i64,
+    /// 1..=31
+    pub(super) day: i64,
+}
+
+impl Date {
+    /// The date, unless no such day exists or its year is out of range.
+    pub(super) fn new(year: i64, month: i64, day: i64) -> Option<Self> {
+        let exists = YEARS.contains(&year)
+            && (1..=12).contains(&month)
+            && (1..=days_in_month(year, month)).contains(&day);
+        exists.then_some(Self { year, month, day })
+    }
+
+    /// The date of a day counted from 1970-01-01.
+    pub(super) fn from_epoch_day(epoch_day: i64) -> Self {
+        let day = epoch_day + EPOCH_DAY;
+        let era = day.div_euclid(DAYS_PER_ERA);
+        let day_of_era = day.rem_euclid(DAYS_PER_ERA);
+        let year_of_era =
+            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let month_from_march = (5 * day_of_year + 2) / 153;
+        let month = if month_from_march < 10 {
+            month_from_march + 3
+        } else {
+            month_from_march - 9
+        };
+        Self {
+            year: era * 400 + year_of_era + i64::from(month <= 2),
+            month,
+            day: day_of_year - (153 * month_from_march + 2) / 5 + 1,
+        }
+    }
+
+    /// The number of days from 1970-01-01.
+    pub(super) fn epoch_day(self) -> i64 {
+        let year = self.year - i64::from(self.month <= 2);
+        let era = year.div_euclid(400);
+        let year_of_era = year.rem_euclid(400);
+        let month_from_march = (self.month + 9) % 12;
+        let day_of_year = (153 * month_from_march + 2) / 5 + self.day - 1;
+        let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
+        era * DAYS_PER_ERA + day_of_era - EPOCH_DAY
+    }
+}
+
+fn days_in_month(year: i64, month: i64) -> i64 {
+    match month {
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Walks every day of all years with a naive calendar.
+    #[test]
+    fn agrees_with_counting_day_by_day() {
+        let mut epoch_day = -719_162;
+        for year in YEARS {
+            for month in 1..=12 {
+                for day in 1..=days_in_month(year, month) {
+                    let date = Date { year, month, day };
+                    assert_eq!(date.epoch_day(), epoch_day);
+                    assert_eq!(Date::from_epoch_day(epoch_day), date);
+                    epoch_day += 1;
+                }
+            }
+        }
+        assert_eq!(epoch_day, 2_932_897, "the day after 9999-12-31");
+    }
+
+    #[test]
+    fn days_that_do_not_exist() {
+        for (year, month, day) in [
+            (2026, 2, 29),
+            (1900, 2, 29),
+            (2026, 4, 31),
+            (2026, 0, 1),
+            (2026, 13, 1),
+            (2026, 1, 0),
+            (2026, 1, 32),
+            (0, 1, 1),
+            (10_000, 1, 1),
+        ] {
+            assert_eq!(Date::new(year, month, day), None, "{year}-{month}-{day}");
+        }
+        assert!(Date::new(2000, 2, 29).is_some());
+        assert!(Date::new(2024, 2, 29).is_some());
+    }
+}

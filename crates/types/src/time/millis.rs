@@ -1,0 +1,340 @@
+//! Durations in whole milliseconds.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::json::Json;
+use crate::quantity::{Quantity, QuantityError};
+use crate::text::excerpt;
+
+const MS_PER_SECOND: u64 = 1000;
+const MS_PER_MINUTE: u64 = 60 * MS_PER_SECOND;
+const MS_PER_HOUR: u64 = 60 * MS_PER_MINUTE;
+const MS_PER_DAY: u64 = 24 * MS_PER_HOUR;
+
+/// A duration in whole milliseconds.
+///
+/// As text it is what playbooks write (`500ms`, `30s`, `5m`, `2h`, `1d`, or a number of seconds),
+/// and so is its serde form; a wire field whose name ends in `_ms` uses [`as_ms`] instead.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Millis(u64);
+
+/// Why a value is not a duration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DurationTextError {
+    /// Not a number with a known unit.
+    #[error(
+        "`{0}` is not a duration: write `500ms`, `30s`, `5m`, `2h`, `1d` or a number of seconds"
+    )]
+    Shape(String),
+    /// Longer than 64 bits of milliseconds.
+    #[error("`{0}` is too long a duration")]
+    TooLong(String),
+    /// A bool, a list, a map or nothing.
+    #[error("a duration is a text or a number of seconds, not a {0}")]
+    Type(&'static str),
+}
+
+impl Millis {
+    /// No time at all.
+    pub const ZERO: Self = Self(0);
+
+    /// So many milliseconds.
+    pub const fn from_ms(ms: u64) -> Self {
+        Self(ms)
+    }
+
+    /// So many seconds.
+    pub const fn from_secs(secs: u64) -> Self {
+        Self(secs.saturating_mul(MS_PER_SECOND))
+    }
+
+    /// So many minutes.
+    pub const fn from_minutes(minutes: u64) -> Self {
+        Self(minutes.saturating_mul(MS_PER_MINUTE))
+    }
+
+    /// So many hours.
+    pub const fn from_hours(hours: u64) -> Self {
+        Self(hours.saturating_mul(MS_PER_HOUR))
+    }
+
+    /// So many days.
+    pub const fn from_days(days: u64) -> Self {
+        Self(days.saturating_mul(MS_PER_DAY))
+    }
+
+    /// The number of milliseconds.
+    pub const fn as_ms(self) -> u64 {
+        self.0
+    }
+
+    /// The duration in seconds, for people and for measures.
+    pub fn as_secs_f64(self) -> f64 {
+        Duration::from(self).as_secs_f64()
+    }
+
+    /// Whether this is no time at all.
+    pub const fn is_zero(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Reads the text form. A number may have a point; what is finer than a millisecond is rounded.
+    pub fn parse(text: &str) -> Result<Self, DurationTextError> {
+        read(text).map(Self).map_err(|error| match error {
+            QuantityError::Shape | QuantityError::Unit => DurationTextError::Shape(excerpt(text)),
+            QuantityError::TooBig => DurationTextError::TooLong(excerpt(text)),
+        })
+    }
+
+    /// Reads a text, or a number of seconds.
+    pub fn from_json(value: &Json) -> Result<Self, DurationTextError> {
+        match value {
+            Json::Str(text) => Self::parse(text),
+            Json::Int(_) | Json::UInt(_) => Self::parse(&value.to_string()),
+            Json::Float(secs) => Self::from_secs_f64(*secs),
+            Json::Null | Json::Bool(_) | Json::List(_) | Json::Map(_) => {
+                Err(DurationTextError::Type(value.type_name()))
+            }
+        }
+    }
+
+    /// A number of seconds, rounded to the nearest millisecond.
+    fn from_secs_f64(secs: f64) -> Result<Self, DurationTextError> {
+        let ms = (secs * 1000.0).round();
+        if ms < 0.0 || ms.is_nan() {
+            return Err(DurationTextError::Shape(secs.to_string()));
+        }
+        // The bound is 2^64, which a float holds exactly.
+        if ms >= 18_446_744_073_709_551_616.0 {
+            return Err(DurationTextError::TooLong(secs.to_string()));
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "range checked above"
+        )]
+        Ok(Self(ms as u64))
+    }
+
+    /// The sum, or the longest duration there is.
+    #[must_use]
+    pub const fn saturating_add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
+    /// The difference, or zero.
+    #[must_use]
+    pub const fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+
+    /// The product, or the longest duration there is.
+    #[must_use]
+    pub const fn saturating_mul(self, factor: u64) -> Self {
+        Self(self.0.saturating_mul(factor))
+    }
+}
+
+fn read(text: &str) -> Result<u64, QuantityError> {
+    let quantity = Quantity::split(text)?;
+    quantity.times(match quantity.unit {
+        "ms" => 1,
+        "" | "s" => MS_PER_SECOND,
+        "m" => MS_PER_MINUTE,
+        "h" => MS_PER_HOUR,
+        "d" => MS_PER_DAY,
+        _ => return Err(QuantityError::Unit),
+    })
+}
+
+/// The largest unit that divides the duration, so that the text is short and reads back exactly.
+impl fmt::Display for Millis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(u64, &str); 4] = [
+            (MS_PER_DAY, "d"),
+            (MS_PER_HOUR, "h"),
+            (MS_PER_MINUTE, "m"),
+            (MS_PER_SECOND, "s"),
+        ];
+        if self.0 == 0 {
+            return f.write_str("0s");
+        }
+        let (factor, unit) = UNITS
+            .into_iter()
+            .find(|(factor, _)| self.0.is_multiple_of(*factor))
+            .unwrap_or((1, "ms"));
+        write!(f, "{}{unit}", self.0 / factor)
+    }
+}
+
+impl fmt::Debug for Millis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Millis {
+    type Err = DurationTextError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::parse(text)
+    }
+}
+
+impl From<Millis> for Duration {
+    fn from(value: Millis) -> Self {
+        Self::from_millis(value.0)
+    }
+}
+
+/// What is finer than a millisecond is cut off.
+impl From<Duration> for Millis {
+    fn from(value: Duration) -> Self {
+        Self(u64::try_from(value.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+impl Serialize for Millis {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Millis {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::from_json(&Json::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+/// The serde form of a field whose name ends in `_ms`: a number of milliseconds.
+pub mod as_ms {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::Millis;
+
+    /// Writes the number of milliseconds.
+    pub fn serialize<S: Serializer>(value: &Millis, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(value.as_ms())
+    }
+
+    /// Reads the number of milliseconds.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Millis, D::Error> {
+        u64::deserialize(deserializer).map(Millis::from_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn reads_the_forms_of_the_language() {
+        for (text, ms) in [
+            ("500ms", 500),
+            ("30s", 30_000),
+            ("5m", 300_000),
+            ("2h", 7_200_000),
+            ("1d", 86_400_000),
+            ("90", 90_000),
+            ("0", 0),
+            ("0.5", 500),
+            ("1.5h", 5_400_000),
+            ("0.0004s", 0),
+            ("0.0005s", 1),
+            ("0.30000000000000004", 300),
+            (" 30s\n", 30_000),
+            ("007s", 7000),
+        ] {
+            assert_eq!(Millis::parse(text), Ok(Millis::from_ms(ms)), "{text}");
+        }
+    }
+
+    #[test]
+    fn refuses_everything_else() {
+        for text in [
+            "", " ", "s", "5 min", "5min", "5 m", "-1s", "+1s", "1h30m", "1e3", "1.", ".5", "1.s",
+            "5M", "5sec", "1_000", "٣s",
+        ] {
+            let error = Millis::parse(text).unwrap_err();
+            assert!(
+                matches!(error, DurationTextError::Shape(_)),
+                "{text}: {error}"
+            );
+        }
+        for text in [
+            "99999999999999999999",
+            "99999999999999999999d",
+            "213503982335d",
+        ] {
+            let error = Millis::parse(text).unwrap_err();
+            assert!(
+                matches!(error, DurationTextError::TooLong(_)),
+                "{text}: {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn reads_json() {
+        let read = |text: &str| Millis::from_json(&crate::json::parse(text.as_bytes()).unwrap());
+        assert_eq!(read("30"), Ok(Millis::from_secs(30)));
+        assert_eq!(read("0.25"), Ok(Millis::from_ms(250)));
+        assert_eq!(read("0.3333333333333333"), Ok(Millis::from_ms(333)));
+        assert_eq!(read(r#""2h""#), Ok(Millis::from_hours(2)));
+        assert_eq!(read("true"), Err(DurationTextError::Type("bool")));
+        assert_eq!(read("null"), Err(DurationTextError::Type("null")));
+        assert!(matches!(read("-1"), Err(DurationTextError::Shape(_))));
+        assert!(matches!(read("-0.5"), Err(DurationTextError::Shape(_))));
+        assert!(matches!(read("1e300"), Err(DurationTextError::TooLong(_))));
+        assert!(matches!(read("1e17"), Err(DurationTextError::TooLong(_))));
+        assert_eq!(read("1e-9"), Ok(Millis::ZERO));
+    }
+
+    #[test]
+    fn prints_the_largest_exact_unit() {
+        for (ms, text) in [
+            (0, "0s"),
+            (1500, "1500ms"),
+            (90_000, "90s"),
+            (3_600_000, "1h"),
+            (172_800_000, "2d"),
+        ] {
+            assert_eq!(Millis::from_ms(ms).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn wire_forms() {
+        #[derive(Serialize, Deserialize)]
+        struct Form {
+            timeout: Millis,
+            #[serde(with = "as_ms")]
+            wait_ms: Millis,
+        }
+        let form: Form = serde_json::from_str(r#"{"timeout":2.5,"wait_ms":2500}"#).unwrap();
+        assert_eq!(form.timeout, form.wait_ms);
+        assert_eq!(
+            serde_json::to_string(&form).unwrap(),
+            r#"{"timeout":"2500ms","wait_ms":2500}"#
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn round_trip(ms: u64, unit in prop::sample::select(vec![1, 1000, 60_000, 86_400_000])) {
+            let duration = Millis::from_ms(ms - ms % unit);
+            prop_assert_eq!(Millis::parse(&duration.to_string()), Ok(duration));
+        }
+
+        #[test]
+        fn never_panics(text in "[0-9.]{0,30}(ms|s|m|h|d|\\PC{0,3})") {
+            let _ = Millis::parse(&text);
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! RFC 3339: reading it strictly or leniently, and printing it.
+
+use super::civil::Date;
+use super::timestamp::Timestamp;
+
+const MICROS_PER_SECOND: i64 = 1_000_000;
+const SECONDS_PER_DAY: i64 = 86_400;
+
+/// Why a text is not a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TimestampTextError {
+    /// The text is shaped differently.
+    #[error("a time is written like 2026-11-05T14:30:00Z")]
+    Shape,
+    /// The text names no zone, and the place does not say which one is meant.
+    #[error("the time has no zone: add `Z` or an offset such as `+02:00`")]
+    NoZone,
+    /// No such day or hour.
+    #[error("there is no such day or time of day")]
+    NoSuchTime,
+    /// The instant, in UTC, is outside of the years 1 to 9999.
+    #[error("the time is outside of the years 1 to 9999")]
+    OutOfRange,
+}
+
+/// What may stand behind the time of day.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Zone {
+    /// `Z` or `+hh:mm`.
+    Required,
+    /// Also nothing (UTC), `+hh` and `+hhmm`.
+    Lenient,
+}
+
+pub(super) fn parse(text: &str) -> Result<Timestamp, TimestampTextError> {
+    Reader::new(text).timestamp(Zone::Required)
+}
+
+pub(super) fn parse_lenient(text: &str) -> Result<Option<Timestamp>, TimestampTextError> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Ok(None);
+    }
+    Reader::new(text).timestamp(Zone::Lenient).map(Some)
+}
+
+/// What is left of the text.
+struct Reader<'t> {
+    rest: &'t [u8],
+}
+
+impl<'t> Reader<'t> {
+    fn new(text: &'t str) -> Self {
+        Self {
+            rest: text.as_bytes(),
+        }
+    }
+
+    fn timestamp(mut self, zone: Zone) -> Result<Timestamp, TimestampTextError> {
+        use TimestampTextError::{NoSuchTime, OutOfRange, Shape};
+
+        let (year, month, day) = (self.number(4)?, self.after(b"-", 2)?, self.after(b"-", 2)?);
+        let (hour, minute, second) = (
+            self.after(b"Tt ", 2)?,
+            self.after(b":", 2)?,
+            self.after(b":", 2)?,
+        );
+        let micros = self.fraction()?;
+        let offset_seconds = self.zone(zone)?;
+        if !self.rest.is_empty() {
+            return Err(Shape);
+        }
+        // RFC 3339 allows a leap second; it is read as the second before it.
+        if hour > 23 || minute > 59 || second > 60 {
+            return Err(NoSuchTime);
+        }
+        let date = Date::new(year, month, day).ok_or(NoSuchTime)?;
+        let seconds =
+            date.epoch_day() * SECONDS_PER_DAY + hour * 3600 + minute * 60 + second.min(59);
+        Timestamp::from_micros((seconds - offset_seconds) * MICROS_PER_SECOND + micros)
+            .map_err(|_| OutOfRange)
+    }
+
+    /// Takes one of some bytes, if it is next.
+    fn take(&mut self, any_of: &[u8]) -> Option<u8> {
+        let (&first, rest) = self.rest.split_first()?;
+        any_of.contains(&first).then(|| {
+            self.rest = rest;
+            first
+        })
+    }
+
+    /// A number of exactly so many digits.
+    fn number(&mut self, digits: usize) -> Result<i64, TimestampTextError> {
+        let (head, rest) = self
+            .rest
+            .split_at_checked(digits)
+            .filter(|(head, _)| head.iter().all(u8::is_ascii_digit))
+            .ok_or(TimestampTextError::Shape)?;
+        self.rest = rest;
+        Ok(head
+            .iter()
+            .fold(0, |number, digit| number * 10 + i64::from(digit - b'0')))
+    }
+
+    /// A separator, then a number.
+    fn after(&mut self, separator: &[u8], digits: usize) -> Result<i64, TimestampTextError> {
+        self.take(separator).ok_or(TimestampTextError::Shape)?;
+        self.number(digits)
+    }
+
+    /// Microseconds behind a point; further digits are dropped.
+    fn fraction(&mut self) -> Result<i64, TimestampTextError> {
+        if self.take(b".").is_none() {
+            return Ok(0);
+        }
+        let mut micros = 0;
+        let mut unit = MICROS_PER_SECOND;
+        while let Some(digit) = self.take(b"0123456789") {
+            unit /= 10;
+            micros += unit * i64::from(digit - b'0');
+        }
+        if unit == MICROS_PER_SECOND {
+            return Err(TimestampTextError::Shape);
+        }
+        Ok(micros)
+    }
+
+    /// The offset from UTC in seconds.
+    fn zone(&mut self, zone: Zone) -> Result<i64, TimestampTextError> {
+        if self.rest.is_empty() {
+            return match zone {
+                Zone::Required => Err(TimestampTextError::NoZone),
+                Zone::Lenient => Ok(0),
+            };
+        }
+        if self.take(b"Zz").is_some() {
+            return Ok(0);
+        }
+        let sign = match self.take(b"+-") {
+            Some(b'-') => -1,
+            Some(_) => 1,
+            None => return Err(TimestampTextError::Shape),
+        };
+        let hours = self.number(2)?;
+        let minutes = match zone {
+            Zone::Lenient if self.rest.is_empty() => 0,
+            Zone::Lenient if self.rest.first() != Some(&b':') => self.number(2)?,
+            Zone::Lenient | Zone::Required => self.after(b":", 2)?,
+        };
+        if hours > 23 || minutes > 59 {
+            return Err(TimestampTextError::NoSuchTime);
+        }
+        Ok(sign * (hours * 3600 + minutes * 60))
+    }
+}
+
+/// Room for the longest text, so that printing allocates nothing.
+pub(super) struct Buffer([u8; Self::LEN]);
+
+impl Buffer {
+    const LEN: usize = "9999-12-31T23:59:59.999999Z".len();
+
+    pub(super) fn new() -> Self {
+        Self(*b"0000-00-00T00:00:00.000000Z")
+    }
+
+    /// The text of an instant.
+    pub(super) fn format(&mut self, time: Timestamp) -> &str {
+        let seconds = time.as_micros().div_euclid(MICROS_PER_SECOND);
+        let micros = time.as_micros().rem_euclid(MICROS_PER_SECOND);
+        let second_of_day = seconds.rem_euclid(SECONDS_PER_DAY);
+        let date = Date::from_epoch_day(seconds.div_euclid(SECONDS_PER_DAY));
+        self.put(0..4, date.year);
+        self.put(5..7, date.month);
+        self.put(8..10, date.day);
+        self.put(11..13, second_of_day / 3600);
+        self.put(14..16, second_of_day / 60 % 60);
+        self.put(17..19, second_of_day % 60);
+        let end = if micros == 0 {
+            19
+        } else if micros % 1000 == 0 {
+            self.put(20..23, micros / 1000);
+            23
+        } else {
+            self.put(20..26, micros);
+            26
+        };
+        self.0[end] = b'Z';
+        // Only ASCII was written.
+        str::from_utf8(&self.0[..=end]).unwrap_or_default()
+    }
+
+    fn put(&mut self, place: std::ops::Range<usize>, mut number: i64) {
+        for digit in self.0[place].iter_mut().rev() {
+            *digit = b'0' + u8::try_from(number % 10).unwrap_or(0);
+            number /= 10;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::TimestampTextError::*;
+    use super::*;
+
+    fn printed(text: &str) -> String {
+        parse(text).unwrap().to_string()
+    }
+
+    #[test]
+    fn reads_and_prints() {
+        for (text, expected) in [
+            ("2026-11-05T14:30:00Z", "2026-11-05T14:30:00Z"),
+            ("2026-11-05t14:30:00z", "2026-11-05T14:30:00Z"),
+            ("2026-11-05 14:30:00Z", "2026-11-05T14:30:00Z"),
+            ("2026-11-05T14:30:00+05:30", "2026-11-05T09:00:00Z"),
+            ("2026-11-05T23:30:00-05:00", "2026-11-06T04:30:00Z"),
+            ("2026-11-05T14:30:00-00:00", "2026-11-05T14:30:00Z"),
+            ("2026-11-05T14:30:00.5Z", "2026-11-05T14:30:00.500Z"),
+            ("2026-11-05T14:30:00.000100Z", "2026-11-05T14:30:00.000100Z"),
+            (
+                "2026-11-05T14:30:00.123456789Z",
+                "2026-11-05T14:30:00.123456Z",
+            ),
+            ("2016-12-31T23:59:60Z", "2016-12-31T23:59:59Z"),
+            ("1969-12-31T23:59:59.999999Z", "1969-12-31T23:59:59.999999Z"),
+            ("2024-02-29T00:00:00Z", "2024-02-29T00:00:00Z"),
+        ] {
+            assert_eq!(printed(text), expected, "{text}");
+        }
+        assert_eq!(
+            parse("2024-01-01T00:00:00Z").unwrap().as_unix_ms(),
+            1_704_067_200_000
+        );
+    }
+
+    #[test]
+    fn refuses() {
+        for (text, error) in [
+            ("", Shape),
+            ("yesterday", Shape),
+            ("2026-11-05", Shape),
+            ("2026-11-05T14:30Z", Shape),
+            ("2026-11-05T14:30:00.Z", Shape),
+            ("2026-11-05T14:30:00Zulu", Shape),
+            ("2026-11-05T14:30:00+0200", Shape),
+            ("2026-11-05T14:30:00 02:00", Shape),
+            ("26-11-05T14:30:00Z", Shape),
+            ("+026-11-05T14:30:00Z", Shape),
+            ("2026-11-05T14:30:00", NoZone),
+            ("2026-02-30T14:30:00Z", NoSuchTime),
+            ("2026-11-05T24:00:00Z", NoSuchTime),
+            ("2026-11-05T14:60:00Z", NoSuchTime),
+            ("2026-11-05T14:30:61Z", NoSuchTime),
+            ("2026-11-05T14:30:00+24:00", NoSuchTime),
+            ("2026-11-05T14:30:00+02:60", NoSuchTime),
+            ("0000-01-01T00:00:00Z", NoSuchTime),
+            ("0001-01-01T00:00:00+01:00", OutOfRange),
+            ("9999-12-31T23:59:59-00:01", OutOfRange),
+        ] {
+            assert_eq!(parse(text), Err(error), "{text}");
+        }
+    }
+
+    #[test]
+    fn lenient_forms() {
+        for (text, expected) in [
+            ("2026-11-05T14:30:00", "2026-11-05T14:30:00Z"),
+            ("2026-11-05 14:30:00.25", "2026-11-05T14:30:00.250Z"),
+            (" 2026-11-05T14:30:00+05:00\n", "2026-11-05T09:30:00Z"),
+            ("2026-11-05 14:30:00+00", "2026-11-05T14:30:00Z"),
+            ("2026-11-05 14:30:00-0330", "2026-11-05T18:00:00Z"),
+        ] {
+            let time = parse_lenient(text).unwrap().unwrap();
+            assert_eq!(time.to_string(), expected, "{text}");
+        }
+        assert_eq!(parse_lenient(""), Ok(None));
+        assert_eq!(parse_lenient(" \t"), Ok(None));
+        assert_eq!(parse_lenient("soon"), Err(Shape));
+        assert_eq!(parse_lenient("2026-11-05"), Err(Shape));
+    }
+
+    proptest! {
+        #[test]
+        fn never_panics(text in "\\PC{0,40}") {
+            let _ = parse(&text);
+            let _ = parse_lenient(&text);
+        }
+
+        #[test]
+        fn nearly_right_texts_never_panic(text in "[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]{0,12})?(Z|[+-][0-9:]{0,6})?") {
+            if let Ok(time) = parse(&text) {
+                prop_assert_eq!(parse(&time.to_string()), Ok(time));
+                prop_assert_eq!(parse_lenient(&text), Ok(Some(time)));
+            }
+        }
+
+        #[test]
+        fn offsets_name_the_same_instant(micros in 0..4_102_444_800_000_000_i64, minutes in -1439..=1439_i64) {
+            let time = Timestamp::from_micros(micros).unwrap();
+            let local = Timestamp::from_micros(micros + minutes * 60_000_000).unwrap();
+            let sign = if minutes < 0 { '-' } else { '+' };
+            let text = format!(
+                "{}{sign}{:02}:{:02}",
+                local.to_string().trim_end_matches('Z'),
+                minutes.abs() / 60,
+                minutes.abs() % 60,
+            );
+            prop_assert_eq!(parse(&text), Ok(time));
+        }
+    }
+}
