@@ -1,0 +1,108 @@
+//! The checker: what can be said of a document before it runs.
+//!
+//! The parser has reported what cannot be read; here is what can be read and is still wrong, or
+//! probably not meant: routes that lead nowhere, names that nothing provides, secrets in plain text.
+
+mod catalog;
+mod names;
+mod python;
+mod routes;
+mod scope;
+mod secrets;
+mod sites;
+mod tasks;
+
+use std::collections::BTreeSet;
+
+use crate::diag::{Diagnostic, Severity};
+use crate::graph::Graph;
+use crate::model::{Document, Playbook};
+use crate::parse::{CheckOptions, Parsed, parse, step_name};
+use crate::yaml::Node;
+
+/// A text that was checked.
+#[derive(Debug, Clone)]
+pub struct Checked {
+    /// The document, if nothing refuses it.
+    pub document: Option<Document>,
+    /// All that was found, in document order.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+impl Checked {
+    /// How many findings have this weight.
+    pub fn count(&self, severity: Severity) -> usize {
+        self.diagnostics
+            .iter()
+            .filter(|found| found.severity == severity)
+            .count()
+    }
+}
+
+/// Checks a text: every finding at once, in document order.
+pub fn check(text: &str, options: &CheckOptions) -> Checked {
+    let Parsed {
+        mut sink,
+        root,
+        document,
+    } = parse(text, options);
+    if let Some(root) = &root {
+        secrets::check(&mut sink, root);
+    }
+    if let (Some(root), Some(Document::Playbook(playbook))) = (&root, &document) {
+        let subject = Subject::new(playbook, root);
+        routes::check(&mut sink, &subject);
+        tasks::check(&mut sink, &subject);
+        names::check(&mut sink, &subject);
+    }
+    if let (Some(document), Some(catalog)) = (&document, &options.catalog) {
+        catalog::check(&mut sink, document, catalog);
+    }
+    let refused = sink.has_errors();
+    let diagnostics = sink.finish(root.as_ref());
+    Checked {
+        document: document.filter(|_| !refused),
+        diagnostics,
+    }
+}
+
+/// A playbook under inspection.
+struct Subject<'p> {
+    playbook: &'p Playbook,
+    graph: Graph,
+    /// Names of all steps, also of those that could not be read.
+    declared: Vec<String>,
+}
+
+impl<'p> Subject<'p> {
+    fn new(playbook: &'p Playbook, root: &Node) -> Self {
+        let steps = root
+            .get("workflow")
+            .and_then(Node::as_list)
+            .unwrap_or_default();
+        let declared = steps
+            .iter()
+            .filter_map(step_name)
+            .map(|name| name.value.to_string())
+            .collect();
+        Self {
+            playbook,
+            graph: Graph::new(playbook),
+            declared,
+        }
+    }
+
+    fn declares(&self, name: &str) -> bool {
+        self.declared.iter().any(|declared| declared == name)
+    }
+
+    /// Whether every step was read, each under a name of its own, so that the graph is the whole one.
+    fn is_whole(&self) -> bool {
+        let names: BTreeSet<&String> = self.declared.iter().collect();
+        names.len() == self.declared.len() && names.len() == self.playbook.workflow.len()
+    }
+
+    fn near_step(&self, name: &str) -> Option<&str> {
+        crate::diag::near(name, self.declared.iter().map(String::as_str))
+    }
+}

@@ -1,0 +1,27 @@
+//! The playbook language: from YAML to a typed model, with errors that teach.
+//!
+//! Owns the syntax of the language, its diagnostics, its templates and its JSON Schema. Does no I/O
+//! and knows no clock: a text comes in, a document and its diagnostics come out.
+
+pub mod diag;
+pub mod graph;
+pub mod model;
+pub mod source;
+pub mod template;
+pub mod timing;
+pub mod words;
+
+mod check;
+mod parse;
+mod print;
+mod schema;
+pub mod sql;
+mod yaml;
+
+pub use check::{Checked, check};
+pub use diag::{Code, Diagnostic, Severity};
+pub use model::Document;
+pub use parse::{CatalogNames, CheckOptions};
+pub use print::to_yaml;
+pub use schema::{SchemaOf, json_schema};
+pub use yaml::{MAX_DEPTH, MAX_DOCUMENT_BYTES, MAX_NODES, to_json};

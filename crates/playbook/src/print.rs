@@ -1,0 +1,133 @@
+//! Printing a document: the canonical form of the language as YAML.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use crate::model::Document;
+
+/// The document as YAML that reads back as the same model; `None` for a document that is only
+/// stored, whose text is its own form.
+pub fn to_yaml(document: &Document) -> Option<String> {
+    let value = match document {
+        Document::Playbook(playbook) => serde_json::to_value(playbook),
+        Document::Subscription(subscription) => serde_json::to_value(subscription),
+        Document::Schedule(schedule) => serde_json::to_value(schedule),
+        Document::Other(_) => return None,
+    };
+    let mut text = String::new();
+    block(&mut text, &value.ok()?, 0);
+    Some(text)
+}
+
+/// Writes a value that starts on a line of its own.
+fn block(text: &mut String, value: &Value, indent: usize) {
+    match value {
+        Value::Object(map) if !map.is_empty() => {
+            for (key, value) in map {
+                pad(text, indent);
+                text.push_str(&scalar_text(key));
+                text.push(':');
+                after_key(text, value, indent);
+            }
+        }
+        Value::Array(items) if !items.is_empty() => {
+            for item in items {
+                pad(text, indent);
+                text.push('-');
+                after_dash(text, item, indent);
+            }
+        }
+        Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Object(_)
+        | Value::Array(_) => {
+            pad(text, indent);
+            text.push_str(&inline(value));
+            text.push('\n');
+        }
+    }
+}
+
+fn after_key(text: &mut String, value: &Value, indent: usize) {
+    if is_block(value) {
+        text.push('\n');
+        block(text, value, indent + 1);
+    } else {
+        text.push(' ');
+        text.push_str(&inline(value));
+        text.push('\n');
+    }
+}
+
+/// The first key of a map stands beside the dash.
+fn after_dash(text: &mut String, value: &Value, indent: usize) {
+    if is_block(value) {
+        let mut inner = String::new();
+        block(&mut inner, value, indent + 1);
+        text.push(' ');
+        text.push_str(inner.trim_start());
+    } else {
+        text.push(' ');
+        text.push_str(&inline(value));
+        text.push('\n');
+    }
+}
+
+fn is_block(value: &Value) -> bool {
+    match value {
+        Value::Object(map) => !map.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+fn inline(value: &Value) -> String {
+    match value {
+        Value::String(text) => scalar_text(text),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) | Value::Array(_) => {
+            value.to_string()
+        }
+    }
+}
+
+/// A text bare where that is plainly safe, else quoted as JSON, which YAML reads alike.
+fn scalar_text(text: &str) -> String {
+    let safe = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && text
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/'))
+        && !matches!(
+            text.to_ascii_lowercase().as_str(),
+            "null" | "true" | "false" | "yes" | "no" | "on" | "off" | "y" | "n"
+        );
+    if safe {
+        return text.to_owned();
+    }
+    let quoted = Value::from(text).to_string();
+    // JSON leaves these alone, YAML does not take them in a quoted text.
+    let mut escaped = String::with_capacity(quoted.len());
+    for c in quoted.chars() {
+        match c {
+            '\u{7f}'..='\u{9f}'
+            | '\u{2028}'
+            | '\u{2029}'
+            | '\u{feff}'
+            | '\u{fffe}'
+            | '\u{ffff}' => {
+                // Writing into a text cannot fail.
+                let _ = write!(escaped, "\\u{:04x}", u32::from(c));
+            }
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+fn pad(text: &mut String, indent: usize) {
+    for _ in 0..indent {
+        text.push_str("  ");
+    }
+}

@@ -1,0 +1,117 @@
+//! Plain scalars as the core schema of YAML 1.2 reads them: `yes`, `on` and `1_000` are texts.
+
+use noetl_types::Json;
+
+/// What a plain scalar stands for; `None` means text.
+pub(super) fn resolve(text: &str) -> Result<Option<Json>, &'static str> {
+    Ok(match text {
+        "" | "~" | "null" | "Null" | "NULL" => Some(Json::Null),
+        "true" | "True" | "TRUE" => Some(Json::Bool(true)),
+        "false" | "False" | "FALSE" => Some(Json::Bool(false)),
+        _ => return number(text),
+    })
+}
+
+fn number(text: &str) -> Result<Option<Json>, &'static str> {
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if matches!(unsigned, ".inf" | ".Inf" | ".INF") || matches!(text, ".nan" | ".NaN" | ".NAN") {
+        return Err("a number must be finite");
+    }
+    for (prefix, radix) in [("0o", 8), ("0x", 16)] {
+        if let Some(digits) = text.strip_prefix(prefix)
+            && !digits.is_empty()
+            && digits.chars().all(|c| c.is_digit(radix))
+        {
+            return u64::from_str_radix(digits, radix)
+                .map(|value| Some(Json::from(value)))
+                .map_err(|_| "the integer does not fit 64 bits");
+        }
+    }
+    if !looks_like_decimal(unsigned) {
+        return Ok(None);
+    }
+    if let Ok(value) = text.parse::<i128>() {
+        if let Ok(json) = Json::from_i128(value) {
+            return Ok(Some(json));
+        }
+    }
+    let value: f64 = text.parse().map_err(|_| "the number cannot be read")?;
+    Json::from_f64(value)
+        .map(Some)
+        .map_err(|_| "a number must be finite")
+}
+
+/// `[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?` or `\.[0-9]+([eE]…)?`, the sign already gone.
+fn looks_like_decimal(text: &str) -> bool {
+    let (mantissa, exponent) = match text.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, Some(exponent)),
+        None => (text, None),
+    };
+    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    let mantissa_fits = match mantissa.split_once('.') {
+        Some((whole, fraction)) => {
+            digits(whole) && digits(fraction) && !(whole.is_empty() && fraction.is_empty())
+        }
+        None => !mantissa.is_empty() && digits(mantissa),
+    };
+    let exponent_fits = exponent.is_none_or(|exponent| {
+        let exponent = exponent.strip_prefix(['-', '+']).unwrap_or(exponent);
+        !exponent.is_empty() && digits(exponent)
+    });
+    mantissa_fits && exponent_fits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_core_schema_and_nothing_more() {
+        let text = |source: &str| resolve(source).unwrap().is_none();
+        for source in [
+            "yes",
+            "on",
+            "off",
+            "no",
+            "1_000",
+            "0b11",
+            "1:30",
+            "-",
+            "+",
+            ".",
+            "1e",
+            "12abc",
+            "2024-01-01",
+            "0o8",
+            "0x",
+        ] {
+            assert!(text(source), "{source} is text");
+        }
+        let value = |source: &str| resolve(source).unwrap().unwrap().to_string();
+        for (source, json) in [
+            ("~", "null"),
+            ("NULL", "null"),
+            ("True", "true"),
+            ("FALSE", "false"),
+            ("0", "0"),
+            ("-12", "-12"),
+            ("+7", "7"),
+            ("0o17", "15"),
+            ("0xfF", "255"),
+            ("1.0", "1"),
+            ("1.5", "1.5"),
+            (".5", "0.5"),
+            ("1.", "1"),
+            ("1e3", "1000"),
+            ("-1.5e-3", "-0.0015"),
+            ("18446744073709551615", "18446744073709551615"),
+            ("18446744073709551616", "18446744073709552000"),
+            ("007", "7"),
+        ] {
+            assert_eq!(value(source), json, "{source}");
+        }
+        for source in [".inf", "-.INF", ".nan", "1e999"] {
+            assert!(resolve(source).is_err(), "{source} is refused");
+        }
+    }
+}
