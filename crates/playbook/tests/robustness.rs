@@ -23,8 +23,14 @@ fn survive(text: &str) {
         for found in &checked.diagnostics {
             assert!(found.line >= 1 && found.column >= 1, "{found:?}");
         }
-        if let Some(document) = &checked.document {
-            let _ = to_yaml(document);
+        if let Some(document) = &checked.document
+            && let Some(printed) = to_yaml(document)
+        {
+            let again = check(&printed, &CheckOptions::default()).document;
+            assert!(
+                again.as_ref() == Some(document),
+                "reads back as another model:\n{printed}"
+            );
         }
     });
     assert!(

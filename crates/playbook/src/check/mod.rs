@@ -12,6 +12,7 @@ mod secrets;
 mod sites;
 mod tasks;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use crate::diag::{Diagnostic, Severity};
@@ -80,14 +81,15 @@ impl<'p> Subject<'p> {
             .get("workflow")
             .and_then(Node::as_list)
             .unwrap_or_default();
-        let declared = steps
+        let declared: Vec<String> = steps
             .iter()
             .filter_map(step_name)
             .map(|name| name.value.to_string())
             .collect();
+        let graph = Graph::new(&as_meant(playbook, &declared));
         Self {
             playbook,
-            graph: Graph::new(playbook),
+            graph,
             declared,
         }
     }
@@ -105,4 +107,23 @@ impl<'p> Subject<'p> {
     fn near_step(&self, name: &str) -> Option<&str> {
         crate::diag::near(name, self.declared.iter().map(String::as_str))
     }
+}
+
+/// The playbook with misspelt targets of arcs put right, so that one slip is reported once and not
+/// again as a step that nobody reaches.
+fn as_meant<'p>(playbook: &'p Playbook, declared: &[String]) -> Cow<'p, Playbook> {
+    let known = |name: &str| name == "end" || declared.iter().any(|declared| declared == name);
+    let mut meant = Cow::Borrowed(playbook);
+    for (index, step) in playbook.workflow.iter().enumerate() {
+        let arcs = step.next.iter().flat_map(|router| &router.arcs);
+        for (number, arc) in arcs.enumerate().filter(|(_, arc)| !known(&arc.step.value)) {
+            let near = crate::diag::near(&arc.step.value, declared.iter().map(String::as_str));
+            if let Some(near) = near
+                && let Some(router) = &mut meant.to_mut().workflow[index].next
+            {
+                router.arcs[number].step.value = near.into();
+            }
+        }
+    }
+    meant
 }

@@ -6,6 +6,8 @@
 mod load;
 mod node;
 mod scalar;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use load::{YamlFault, load};
 pub(crate) use node::{Entry, Node, NodeValue, path_at};
