@@ -1,0 +1,38 @@
+//! `noetl completions`: completion scripts for shells.
+
+use std::io::Write as _;
+
+use clap::{Args, CommandFactory as _};
+use clap_complete::Shell;
+
+use crate::args::CommandLine;
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::io::Io;
+
+/// Print the completion script for a shell
+#[derive(Debug, Clone, Copy, Args)]
+#[command(after_long_help = "\
+Examples:
+  source <(noetl completions bash)                        try it in this shell
+  noetl completions zsh > ~/.zfunc/_noetl                 keep it, zsh (with ~/.zfunc in $fpath)
+  noetl completions fish > ~/.config/fish/completions/noetl.fish
+  noetl completions powershell >> $PROFILE")]
+pub(crate) struct CompletionsArgs {
+    /// The shell
+    shell: Shell,
+}
+
+/// Prints the completion script for a shell.
+pub(crate) fn run(args: CompletionsArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
+    // The generator panics where it cannot write, and a vector always can be written to.
+    let mut script = Vec::new();
+    clap_complete::generate(
+        args.shell,
+        &mut CommandLine::command(),
+        "noetl",
+        &mut script,
+    );
+    io.out.write_all(&script)?;
+    Ok(Exit::Ok)
+}

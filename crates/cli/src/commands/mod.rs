@@ -1,0 +1,7 @@
+//! The commands, one file each: its arguments, its help, and what it does.
+
+pub(crate) mod check;
+pub(crate) mod completions;
+pub(crate) mod explain;
+pub(crate) mod graph;
+pub(crate) mod schema;

@@ -1,0 +1,7 @@
+//! From findings to text for people.
+
+pub(crate) mod diagnostic;
+pub(crate) mod markdown;
+pub(crate) mod palette;
+pub(crate) mod report;
+pub(crate) mod words;

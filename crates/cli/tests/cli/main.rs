@@ -1,0 +1,10 @@
+//! The command as its users meet it: the real binary, its output and its exit codes.
+#![cfg(test)]
+
+mod check;
+mod diagnostics;
+mod explain;
+mod graph;
+mod help;
+mod streams;
+mod support;
