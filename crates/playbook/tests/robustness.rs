@@ -142,3 +142,18 @@ proptest! {
         survive(&String::from_utf8_lossy(&bytes));
     }
 }
+
+/// Past the five-hundredth finding the rest is only counted, but an error still refuses.
+#[test]
+fn an_error_behind_many_warnings_still_refuses() {
+    let head = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: x}\n";
+    let noise: Vec<String> = (0..600).map(|n| format!("noise_{n}: 1")).collect();
+    let text = format!(
+        "{head}{}\nworkflow: [{{step: a, tool: {{kind: pyhton}}}}]\n",
+        noise.join("\n")
+    );
+    let checked = check(&text, &CheckOptions::default());
+    assert_eq!(checked.diagnostics.len(), 500);
+    assert_eq!(checked.hidden, 101);
+    assert!(checked.document.is_none());
+}

@@ -26,8 +26,10 @@ use crate::yaml::Node;
 pub struct Checked {
     /// The document, if nothing refuses it.
     pub document: Option<Document>,
-    /// All that was found, in document order.
+    /// What was found, in document order.
     pub diagnostics: Vec<Diagnostic>,
+    /// How many findings beyond the first 500 were left out.
+    pub hidden: usize,
 }
 
 impl Checked {
@@ -59,11 +61,12 @@ pub fn check(text: &str, options: &CheckOptions) -> Checked {
     if let (Some(document), Some(catalog)) = (&document, &options.catalog) {
         catalog::check(&mut sink, document, catalog);
     }
-    let refused = sink.has_errors();
+    let (refused, hidden) = (sink.has_errors(), sink.hidden());
     let diagnostics = sink.finish(root.as_ref());
     Checked {
         document: document.filter(|_| !refused),
         diagnostics,
+        hidden,
     }
 }
 

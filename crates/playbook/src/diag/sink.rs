@@ -53,6 +53,8 @@ struct Finding {
 pub(crate) struct Sink<'t> {
     pub(crate) source: Source<'t>,
     findings: Vec<Finding>,
+    hidden: usize,
+    refused: bool,
     portable: bool,
 }
 
@@ -64,6 +66,8 @@ impl<'t> Sink<'t> {
         Self {
             source,
             findings: Vec::new(),
+            hidden: 0,
+            refused: false,
             portable,
         }
     }
@@ -109,12 +113,11 @@ impl<'t> Sink<'t> {
 
     /// Whether any finding so far refuses the document.
     pub(crate) fn has_errors(&self) -> bool {
-        self.findings
-            .iter()
-            .any(|finding| finding.code.severity() == Severity::Error)
+        self.refused
     }
 
     fn push(&mut self, code: Code, span: Span, message: String, hint: Option<String>) {
+        self.refused |= code.severity() == Severity::Error;
         if self.findings.len() < MAX_FINDINGS {
             self.findings.push(Finding {
                 code,
@@ -122,7 +125,14 @@ impl<'t> Sink<'t> {
                 message,
                 hint,
             });
+        } else {
+            self.hidden += 1;
         }
+    }
+
+    /// How many findings there was no room for.
+    pub(crate) fn hidden(&self) -> usize {
+        self.hidden
     }
 
     /// The diagnostics in document order, each once.

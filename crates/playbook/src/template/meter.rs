@@ -13,10 +13,14 @@ use super::print;
 
 /// Bytes that cost as much to go through as one operation.
 const BYTES_PER_FUEL: usize = 64;
+/// The same where each character is looked at and written by itself.
+const BYTES_PER_CHARACTER_FUEL: usize = 8;
 /// What an entry of a map takes besides its value: the key, and its share of the tree.
 const ENTRY: usize = 64;
 /// What a text of its own takes besides its bytes.
 const TEXT: usize = 32;
+/// What a list or map takes besides its items.
+const CONTAINER: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Meter {
@@ -50,6 +54,18 @@ impl Meter {
         self.work(bytes / BYTES_PER_FUEL)
     }
 
+    /// Spends the work of going through a text one character at a time.
+    pub(super) fn scan_characters(&self, bytes: usize) -> Outcome<()> {
+        self.work(bytes / BYTES_PER_CHARACTER_FUEL)
+    }
+
+    /// How far it makes sense to count: one more than there is work left for.
+    pub(super) fn countable(&self) -> usize {
+        usize::try_from(self.fuel.get())
+            .unwrap_or(usize::MAX)
+            .saturating_add(1)
+    }
+
     fn take(&self, bytes: Option<usize>) -> Outcome<()> {
         let left = bytes.and_then(|bytes| self.memory.get().checked_sub(bytes));
         self.memory.set(left.unwrap_or_default());
@@ -63,32 +79,39 @@ impl Meter {
             return Err(Stop::limit(Limit::Output, self.limits.output));
         }
         self.scan(bytes)?;
+        self.take(bytes.checked_add(TEXT))
+    }
+
+    /// Asks for so many bytes more of a text that is being written.
+    pub(super) fn more(&self, bytes: usize) -> Outcome<()> {
+        self.scan(bytes)?;
         self.take(Some(bytes))
     }
 
     /// Asks for a list of so many items.
     pub(super) fn list(&self, items: usize) -> Outcome<()> {
+        self.container(items, size_of::<Json>())
+    }
+
+    fn container(&self, items: usize, bytes: usize) -> Outcome<()> {
         self.built.set(true);
         self.work(items)?;
-        self.take(items.checked_mul(size_of::<Json>()))
+        self.take(
+            items
+                .checked_mul(bytes)
+                .and_then(|own| own.checked_add(CONTAINER)),
+        )
     }
 
     /// Asks for a list of so many new texts with so many bytes in all.
     pub(super) fn texts(&self, items: usize, bytes: usize) -> Outcome<()> {
-        self.list(items)?;
-        self.scan(bytes)?;
-        self.take(
-            items
-                .checked_mul(TEXT)
-                .and_then(|own| own.checked_add(bytes)),
-        )
+        self.container(items, size_of::<Json>() + TEXT)?;
+        self.more(bytes)
     }
 
     /// Asks for a map of so many entries.
     pub(super) fn map(&self, entries: usize) -> Outcome<()> {
-        self.built.set(true);
-        self.work(entries)?;
-        self.take(entries.checked_mul(ENTRY + size_of::<Json>()))
+        self.container(entries, ENTRY + size_of::<Json>())
     }
 
     /// Asks whether a value may stand so many levels deep in a list or map that is being made.

@@ -118,7 +118,6 @@ fn rank(value: &Json) -> u8 {
 /// Whether `container` holds `item`: a key of a map, an item of a list, a part of a text.
 pub(super) fn contains(container: &Json, item: &Json, meter: &Meter) -> Outcome<bool> {
     match (container, item) {
-        (Json::Null, _) => Ok(false),
         (Json::Str(text), Json::Str(part)) => {
             meter.scan(text.len())?;
             Ok(text.contains(&**part))
@@ -139,7 +138,7 @@ pub(super) fn contains(container: &Json, item: &Json, meter: &Meter) -> Outcome<
         (Json::Map(map), _) if integer(item).is_some() => {
             Ok(map.contains_key(item.to_string().as_str()))
         }
-        (Json::Map(_), _) => Ok(false),
+        (Json::Null | Json::Map(_), _) => Ok(false),
         (Json::Bool(_) | Json::Int(_) | Json::UInt(_) | Json::Float(_), _) => Err(Stop::failed(
             format!("a {} contains nothing", container.type_name()),
         )),

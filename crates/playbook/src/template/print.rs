@@ -71,7 +71,11 @@ pub(super) fn push_printed(value: &Json, room: usize, out: &mut String) {
         Json::Bool(true) => out.push_str("True"),
         Json::Bool(false) => out.push_str("False"),
         Json::Str(text) => out.push_str(text),
-        Json::Int(_) | Json::UInt(_) | Json::Float(_) => out.push_str(&value.to_string()),
+        Json::Int(number) => {
+            // Writing into a text cannot fail.
+            let _ = write!(out, "{number}");
+        }
+        Json::UInt(_) | Json::Float(_) => out.push_str(&value.to_string()),
         Json::List(_) | Json::Map(_) => push_canonical(value, room, out),
     }
 }
@@ -86,16 +90,35 @@ pub(super) fn push_canonical(value: &Json, room: usize, out: &mut String) {
     }
 }
 
-/// The text of a value with one entry a line.
-pub(super) fn indented(value: &Json, indent: usize, most: usize) -> Option<String> {
-    let layout = Layout {
-        indent: Some(indent),
-    };
-    let mut counted = Counter { left: most };
-    layout.write(value, 0, &mut counted).ok()?;
-    let mut text = String::with_capacity(most - counted.left);
-    layout.write(value, 0, &mut text).ok()?;
-    Some(text)
+/// The text of a value with one entry a line, before it is written.
+pub(super) struct Indented<'v> {
+    value: &'v Json,
+    layout: Layout,
+    len: usize,
+}
+
+impl<'v> Indented<'v> {
+    /// Measures the text, if it has at most `most` bytes.
+    pub(super) fn new(value: &'v Json, indent: usize, most: usize) -> Option<Self> {
+        let layout = Layout {
+            indent: Some(indent),
+        };
+        let mut counter = Counter { left: most };
+        layout.write(value, 0, &mut counter).ok()?;
+        let len = most - counter.left;
+        Some(Self { value, layout, len })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn write(&self) -> String {
+        let mut text = String::with_capacity(self.len);
+        // Writing into a text cannot fail.
+        let _ = self.layout.write(self.value, 0, &mut text);
+        text
+    }
 }
 
 /// Counts what would be written.
@@ -141,7 +164,8 @@ impl Layout {
                 out.write_str("}")
             }
             Json::Str(text) => quote(text, out),
-            Json::Null | Json::Bool(_) | Json::Int(_) | Json::UInt(_) | Json::Float(_) => {
+            Json::Int(number) => write!(out, "{number}"),
+            Json::Null | Json::Bool(_) | Json::UInt(_) | Json::Float(_) => {
                 write!(out, "{value}")
             }
         }

@@ -271,9 +271,10 @@ impl Scope for StartScope {
     }
 
     fn random(&self) -> Option<f64> {
-        let [a, b, c, d, e, f, g, ..] = self.draw();
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&self.draw()[..8]);
         // 53 bits are what a float holds exactly.
-        let bits = u64::from_le_bytes([a, b, c, d, e, f, g & 0x1f, 0]);
+        let bits = u64::from_le_bytes(bytes) >> 11;
         #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
         Some(bits as f64 / (1_u64 << 53) as f64)
     }

@@ -369,8 +369,24 @@ impl<'t> Loader<'t> {
     }
 
     fn scan_error(&self, error: &ScanError) -> YamlFault {
-        let marker = saphyr_parser::Span::empty(*error.marker());
-        self.syntax(self.span(marker), error.info())
+        let at = self.span(saphyr_parser::Span::empty(*error.marker()));
+        let at_end = self
+            .text
+            .get(at.start as usize..)
+            .is_none_or(|rest| rest.trim().is_empty());
+        match self.open_bracket().filter(|_| at_end) {
+            // The end of the file says little; the bracket that was never closed says it all.
+            Some((span, bracket)) => self.syntax(span, &format!("'{bracket}' is never closed")),
+            None => self.syntax(at, error.info()),
+        }
+    }
+
+    /// The innermost bracket that is still open.
+    fn open_bracket(&self) -> Option<(Span, char)> {
+        let (Open::List { start, .. } | Open::Map { start, .. }) = self.stack.last()?;
+        let bracket = self.text.get(start.start as usize..)?.chars().next()?;
+        let span = Span::new(start.start as usize, start.start as usize + 1);
+        matches!(bracket, '[' | '{').then_some((span, bracket))
     }
 }
 
@@ -395,7 +411,7 @@ fn merge_sources(node: Node, merges: &mut Vec<Node>) -> Result<(), Span> {
     match node.value {
         NodeValue::Map(_) => merges.push(node),
         NodeValue::List(items) if items.iter().all(|item| item.as_map().is_some()) => {
-            merges.extend(items)
+            merges.extend(items);
         }
         NodeValue::Plain(_) | NodeValue::Text(_) | NodeValue::List(_) => return Err(node.span),
     }

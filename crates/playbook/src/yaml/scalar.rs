@@ -30,10 +30,10 @@ fn number(text: &str) -> Result<Option<Json>, &'static str> {
     if !looks_like_decimal(unsigned) {
         return Ok(None);
     }
-    if let Ok(value) = text.parse::<i128>() {
-        if let Ok(json) = Json::from_i128(value) {
-            return Ok(Some(json));
-        }
+    if let Ok(value) = text.parse::<i128>()
+        && let Ok(json) = Json::from_i128(value)
+    {
+        return Ok(Some(json));
     }
     let value: f64 = text.parse().map_err(|_| "the number cannot be read")?;
     Json::from_f64(value)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use noetl_types::Json;
+use noetl_types::{Json, JsonMap};
 
 use super::machine::Machine;
 use super::path::Path;
@@ -22,7 +22,7 @@ impl Machine<'_> {
         let mut list = Vec::with_capacity(items.len());
         match each {
             Each::MapAttribute { path, default } => {
-                let path = Path::parse(&self.eval_json(path)?)?;
+                let path = Path::parse(&self.eval_json(path)?, &run.meter)?;
                 let default = match default {
                     Some(default) => self.eval_json(default)?,
                     None => Json::Null,
@@ -48,7 +48,7 @@ impl Machine<'_> {
                 when,
             } => {
                 let path = match attribute {
-                    Some(attribute) => Some(Path::parse(&self.eval_json(attribute)?)?),
+                    Some(attribute) => Some(Path::parse(&self.eval_json(attribute)?, &run.meter)?),
                     None => None,
                 };
                 let test = match test {
@@ -62,7 +62,7 @@ impl Machine<'_> {
                     };
                     let passes = match &test {
                         Some((test, params)) => {
-                            run.test(*test, &tested, params.first().unwrap_or(&None))?
+                            run.test(*test, &tested, params.first().and_then(Option::as_ref))?
                         }
                         None => run.is_true(&tested)?,
                     };
@@ -125,7 +125,7 @@ impl Run<'_> {
         }
         // Each pair is a list of its own.
         self.meter
-            .list(3 * value.as_map().map_or(0, |map| map.len()))?;
+            .list(4 * value.as_map().map_or(0, JsonMap::len))?;
         self.entries(value, |key, value| {
             Json::list([Json::Str(Arc::clone(key)), value.clone()])
         })
@@ -167,7 +167,7 @@ impl Run<'_> {
         self.meter.work(items.len())?;
         let path = match attribute {
             None | Some(Json::Null) => None,
-            Some(attribute) => Some(Path::parse(attribute)?),
+            Some(attribute) => Some(Path::parse(attribute, &self.meter)?),
         };
         let mut sum = start;
         for item in items.iter() {

@@ -7,7 +7,7 @@ use noetl_types::json::parse;
 
 use super::run::Run;
 use crate::template::error::{Limit, Outcome, Stop};
-use crate::template::print;
+use crate::template::print::Indented;
 
 /// What one item of a JSON text may take once it is read, its share of a growing list included.
 const NODE: usize = 64;
@@ -23,14 +23,14 @@ impl Run<'_> {
             return self.meter.canonical(value).map(Arc::from);
         };
         let most = self.meter.limits.output;
-        let text = print::indented(value, indent.min(WIDEST_INDENT), most)
+        let layout = Indented::new(value, indent.min(WIDEST_INDENT), most)
             .ok_or_else(|| Stop::limit(Limit::Output, most))?;
-        self.meter.text(text.len())?;
-        Ok(text.into())
+        self.meter.text(layout.len())?;
+        Ok(layout.write().into())
     }
 
     /// Reads a JSON text.
-    pub(super) fn from_json(&self, text: &str) -> Outcome<Json> {
+    pub(super) fn read_json(&self, text: &str) -> Outcome<Json> {
         self.meter.text(text.len())?;
         let nodes = text
             .bytes()
@@ -89,12 +89,14 @@ impl Run<'_> {
     pub(super) fn url_encode(&self, value: &Json) -> Outcome<Arc<str>> {
         match value {
             Json::Map(map) => {
+                self.meter.list(2 * map.len())?;
                 let pairs = map
                     .iter()
                     .map(|(key, value)| (Json::Str(Arc::clone(key)), value.clone()));
                 self.query(pairs.collect())
             }
             Json::List(items) => {
+                self.meter.list(2 * items.len())?;
                 let pairs = items.iter().map(|item| match item.as_list() {
                     Some([key, value]) => Ok((key.clone(), value.clone())),
                     Some(_) | None => Err(Stop::failed("urlencode takes pairs")),
@@ -114,7 +116,7 @@ impl Run<'_> {
     }
 
     fn query(&self, pairs: Vec<(Json, Json)>) -> Outcome<Arc<str>> {
-        self.meter.list(2 * pairs.len())?;
+        self.meter.list(pairs.len())?;
         let mut parts = Vec::with_capacity(pairs.len());
         for (key, value) in pairs {
             // A key without a value is left out.

@@ -272,9 +272,9 @@ impl Machine<'_> {
                 negated,
             } => {
                 let params = self.params(params)?;
-                let passes = self
-                    .run
-                    .test(*test, &value, params.first().unwrap_or(&None))?;
+                let passes =
+                    self.run
+                        .test(*test, &value, params.first().and_then(Option::as_ref))?;
                 Ok(Value::bool(passes != *negated))
             }
             LinkKind::LoopCycle(items) => self.loop_cycle(&value, items),

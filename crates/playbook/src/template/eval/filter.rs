@@ -6,6 +6,7 @@ use std::sync::Arc;
 use noetl_types::Json;
 use noetl_types::digest::sha256;
 
+use super::path::Path;
 use super::ranking::By;
 use super::run::{Run, is_true};
 use super::value::Value;
@@ -61,6 +62,55 @@ impl Args<'_> {
         let count = number::integer(&value).ok_or_else(wrong)?;
         Ok(usize::try_from(count).ok())
     }
+
+    /// Spends the work of reading a text.
+    fn scan(&self, value: &Json) -> Outcome<()> {
+        self.run.meter.scan(value.as_str().map_or(0, str::len))
+    }
+
+    fn int(&self, value: &Json) -> Outcome<Json> {
+        let base = self.count(1)?.unwrap_or(10);
+        self.scan(value)?;
+        let number = match value {
+            Json::Str(text) if base == 10 => {
+                number::parse(text).and_then(|value| number::truncated(&value))
+            }
+            Json::Str(text) => in_base(text, base),
+            Json::Bool(value) => Some(Json::Int((*value).into())),
+            Json::Int(_) | Json::UInt(_) | Json::Float(_) => number::truncated(value),
+            Json::Null | Json::List(_) | Json::Map(_) => None,
+        };
+        self.or_default(number)
+    }
+
+    fn float(&self, value: Json) -> Outcome<Json> {
+        self.scan(&value)?;
+        let number = match &value {
+            Json::Str(text) => number::parse(text),
+            Json::Bool(value) => Some(Json::Int((*value).into())),
+            Json::Int(_) | Json::UInt(_) | Json::Float(_) => Some(value),
+            Json::Null | Json::List(_) | Json::Map(_) => None,
+        };
+        self.or_default(number)
+    }
+
+    fn round(&self, value: &Json) -> Outcome<Json> {
+        let digits = match self.get(0)? {
+            Some(digits) => digits
+                .as_i64()
+                .ok_or_else(|| Stop::failed("a precision is an integer"))?,
+            None => 0,
+        };
+        let digits = i32::try_from(digits.clamp(-400, 400)).unwrap_or_default();
+        let rounding = match self.text(1)?.as_deref() {
+            None | Some("common") => Rounding::Common,
+            Some("ceil") => Rounding::Up,
+            Some("floor") => Rounding::Down,
+            Some(_) => return Err(Stop::failed("a rounding is common, ceil or floor")),
+        };
+        number::round(value, digits, rounding)
+            .map_err(|error| Stop::failed(format!("round of a {}: {error}", value.type_name())))
+    }
 }
 
 impl Run<'_> {
@@ -91,7 +141,7 @@ impl Run<'_> {
             return self.end(&value, filter == Filter::Last);
         }
         if matches!(filter, Filter::Min | Filter::Max) {
-            let by = By::new(args.get(1)?.as_ref(), args.is_true(0)?)?;
+            let by = By::new(args.get(1)?.as_ref(), args.is_true(0)?, &self.meter)?;
             let wanted = if filter == Filter::Min {
                 Ordering::Less
             } else {
@@ -112,12 +162,15 @@ impl Run<'_> {
             | Filter::Min
             | Filter::Max
             | Filter::Safe => Ok(value),
-            Filter::Int => self.int(&value, args),
-            Filter::Float => self.float(value, args),
-            Filter::Bool => Ok(Json::Bool(truthy(&value))),
+            Filter::Int => args.int(&value),
+            Filter::Float => args.float(value),
+            Filter::Bool => {
+                args.scan(&value)?;
+                Ok(Json::Bool(truthy(&value)))
+            }
             Filter::Abs => number::absolute(&value)
                 .map_err(|error| Stop::failed(format!("abs of a {}: {error}", value.type_name()))),
-            Filter::Round => self.round(&value, args),
+            Filter::Round => args.round(&value),
             Filter::Length => self.length(&value),
             Filter::Keys => self.map_keys(&value),
             Filter::Values => self.values(&value),
@@ -129,20 +182,20 @@ impl Run<'_> {
                 self.sum(&value, args.get(0)?.as_ref(), start)
             }
             Filter::Sort => {
-                let by = By::new(args.get(2)?.as_ref(), args.is_true(1)?)?;
+                let by = By::new(args.get(2)?.as_ref(), args.is_true(1)?, &self.meter)?;
                 self.sort(&self.items(&value)?, &by, args.is_true(0)?)
             }
             Filter::Unique => {
-                let by = By::new(args.get(1)?.as_ref(), args.is_true(0)?)?;
+                let by = By::new(args.get(1)?.as_ref(), args.is_true(0)?, &self.meter)?;
                 self.unique(&self.items(&value)?, &by)
             }
             Filter::GroupBy => {
-                let mut by = By::new(args.get(0)?.as_ref(), args.is_true(2)?)?;
+                let mut by = By::new(args.get(0)?.as_ref(), args.is_true(2)?, &self.meter)?;
                 by.default = args.get(1)?;
                 self.group(&self.items(&value)?, &by)
             }
             Filter::FromJson => match &value {
-                Json::Str(text) => self.from_json(text),
+                Json::Str(text) => self.read_json(text),
                 other => Err(Stop::failed(format!(
                     "fromjson takes a text, not a {}",
                     other.type_name()
@@ -207,48 +260,6 @@ impl Run<'_> {
         }
     }
 
-    fn int(&self, value: &Json, args: &Args<'_>) -> Outcome<Json> {
-        let base = args.count(1)?.unwrap_or(10);
-        let number = match value {
-            Json::Str(text) if base == 10 => {
-                number::parse(text).and_then(|value| number::truncated(&value))
-            }
-            Json::Str(text) => in_base(text, base),
-            Json::Bool(value) => Some(Json::Int((*value).into())),
-            Json::Int(_) | Json::UInt(_) | Json::Float(_) => number::truncated(value),
-            Json::Null | Json::List(_) | Json::Map(_) => None,
-        };
-        args.or_default(number)
-    }
-
-    fn float(&self, value: Json, args: &Args<'_>) -> Outcome<Json> {
-        let number = match &value {
-            Json::Str(text) => number::parse(text),
-            Json::Bool(value) => Some(Json::Int((*value).into())),
-            Json::Int(_) | Json::UInt(_) | Json::Float(_) => Some(value),
-            Json::Null | Json::List(_) | Json::Map(_) => None,
-        };
-        args.or_default(number)
-    }
-
-    fn round(&self, value: &Json, args: &Args<'_>) -> Outcome<Json> {
-        let digits = match args.get(0)? {
-            Some(digits) => digits
-                .as_i64()
-                .ok_or_else(|| Stop::failed("a precision is an integer"))?,
-            None => 0,
-        };
-        let digits = i32::try_from(digits.clamp(-400, 400)).unwrap_or_default();
-        let rounding = match args.text(1)?.as_deref() {
-            None | Some("common") => Rounding::Common,
-            Some("ceil") => Rounding::Up,
-            Some("floor") => Rounding::Down,
-            Some(_) => return Err(Stop::failed("a rounding is common, ceil or floor")),
-        };
-        number::round(value, digits, rounding)
-            .map_err(|error| Stop::failed(format!("round of a {}: {error}", value.type_name())))
-    }
-
     fn join(&self, value: &Json, args: &Args<'_>) -> Outcome<Json> {
         let between = args.text(0)?.unwrap_or_default();
         let items = self.items(value)?;
@@ -257,7 +268,7 @@ impl Run<'_> {
                 .joined(&items, &between)
                 .map(|text| Json::Str(text.into()));
         };
-        let path = super::path::Path::parse(&attribute)?;
+        let path = Path::parse(&attribute, &self.meter)?;
         self.meter.list(items.len())?;
         let parts: Vec<_> = items
             .iter()
@@ -273,7 +284,12 @@ fn in_base(text: &str, base: usize) -> Option<Json> {
     let radix = u32::try_from(base)
         .ok()
         .filter(|radix| (2..=36).contains(radix))?;
-    let lower = text.trim().to_ascii_lowercase();
+    // More digits than this are more than 64 bits in any base.
+    let text = text.trim();
+    if text.len() > 80 {
+        return None;
+    }
+    let lower = text.to_ascii_lowercase();
     let (sign, digits) = lower
         .strip_prefix('-')
         .map_or((1, lower.as_str()), |digits| (-1, digits));

@@ -64,7 +64,7 @@ impl Machine<'_> {
         if len > most {
             return Err(Stop::limit(Limit::Output, most));
         }
-        self.run.meter.text(text.len())?;
+        self.run.meter.more(text.len())?;
         if len > self.out.capacity() {
             let room = (self.out.capacity() * 2).clamp(len, most);
             self.out.reserve_exact(room - self.out.len());

@@ -4,15 +4,19 @@ use noetl_types::Json;
 
 use super::run::member;
 use crate::template::error::{Outcome, Stop};
+use crate::template::meter::Meter;
 
 /// A way into an item.
 pub(super) struct Path(Vec<Json>);
 
 impl Path {
     /// Reads an attribute: a text with dots, or a position.
-    pub(super) fn parse(attribute: &Json) -> Outcome<Self> {
+    pub(super) fn parse(attribute: &Json, meter: &Meter) -> Outcome<Self> {
         match attribute {
-            Json::Str(text) => Ok(Self(text.split('.').map(Json::from).collect())),
+            Json::Str(text) => {
+                meter.texts(text.matches('.').count() + 1, text.len())?;
+                Ok(Self(text.split('.').map(Json::from).collect()))
+            }
             Json::Int(_) => Ok(Self(vec![attribute.clone()])),
             Json::Null
             | Json::Bool(_)
@@ -30,21 +34,18 @@ impl Path {
 
     /// What an item has there.
     pub(super) fn get(&self, item: &Json) -> Option<Json> {
-        let mut value = item.clone();
-        for key in &self.0 {
-            value = match (key, &value) {
+        let found = self
+            .0
+            .iter()
+            .try_fold(item, |value, key| match (key, value) {
                 (Json::Str(key), Json::List(items)) => match key.parse::<usize>() {
-                    Ok(at) => items.get(at).cloned()?,
-                    Err(_) => member(&value, key)?,
+                    Ok(at) => items.get(at),
+                    Err(_) => member(value, key),
                 },
-                (Json::Str(key), _) => member(&value, key)?,
-                (key, Json::List(items)) => {
-                    let at = usize::try_from(key.as_i64()?).ok()?;
-                    items.get(at).cloned()?
-                }
-                (key, _) => member(&value, &key.to_string())?,
-            };
-        }
-        Some(value)
+                (Json::Str(key), _) => member(value, key),
+                (key, Json::List(items)) => items.get(usize::try_from(key.as_i64()?).ok()?),
+                (key, _) => member(value, &key.to_string()),
+            });
+        found.cloned()
     }
 }

@@ -8,6 +8,7 @@ use super::path::Path;
 use super::run::Run;
 use super::value::Value;
 use crate::template::error::Outcome;
+use crate::template::meter::Meter;
 use crate::template::order;
 
 /// What items are compared by.
@@ -21,16 +22,20 @@ pub(super) struct By {
 
 impl By {
     /// Reads the attribute of a filter; several are written with commas between them.
-    pub(super) fn new(attribute: Option<&Json>, case_sensitive: bool) -> Outcome<Self> {
+    pub(super) fn new(
+        attribute: Option<&Json>,
+        case_sensitive: bool,
+        meter: &Meter,
+    ) -> Outcome<Self> {
         let paths = match attribute {
             None | Some(Json::Null) => Vec::new(),
             Some(Json::Str(text)) => {
                 let paths = text
                     .split(',')
-                    .map(|part| Path::parse(&Json::from(part.trim())));
+                    .map(|part| Path::parse(&Json::from(part.trim()), meter));
                 paths.collect::<Outcome<_>>()?
             }
-            Some(attribute) => vec![Path::parse(attribute)?],
+            Some(attribute) => vec![Path::parse(attribute, meter)?],
         };
         Ok(Self {
             paths,
@@ -124,7 +129,8 @@ impl Run<'_> {
     pub(super) fn group(&self, items: &[Json], by: &By) -> Outcome<Json> {
         let keys = self.keys(items, by)?;
         let ranking = self.ranking(&keys, false)?;
-        self.meter.list(4 * items.len())?;
+        // Each group is a list in a pair, and each pair is a list as well.
+        self.meter.list(8 * items.len())?;
         let mut groups: Vec<(usize, Vec<Json>)> = Vec::new();
         for at in ranking {
             self.meter.nest(&items[at], 4)?;

@@ -64,7 +64,10 @@ impl<'r> Run<'r> {
                 if secret {
                     self.tainted.set(true);
                 }
-                if matches!(binding, Binding::Map(_) | Binding::Layers(_)) {
+                if matches!(
+                    binding,
+                    Binding::Map(_) | Binding::Layers(_) | Binding::Members(_)
+                ) {
                     self.meter.map(value.as_map().map_or(0, JsonMap::len))?;
                 }
                 Ok(value)
@@ -81,7 +84,7 @@ impl<'r> Run<'r> {
     pub(super) fn attribute(&self, value: &Value, key: &str) -> Outcome<Value> {
         match value {
             Value::Undefined => Ok(Value::Undefined),
-            Value::Json(value) => Ok(member(value, key).into()),
+            Value::Json(value) => Ok(member(value, key).cloned().into()),
             Value::Bound(binding) => {
                 self.bound(binding.member(key, self.scope).map_err(Stop::needs)?)
             }
@@ -174,7 +177,8 @@ impl<'r> Run<'r> {
             Json::Bool(true) => Ok(Cow::Borrowed("True")),
             Json::Bool(false) => Ok(Cow::Borrowed("False")),
             Json::Str(text) => Ok(Cow::Borrowed(text)),
-            Json::Int(_) | Json::UInt(_) | Json::Float(_) => Ok(Cow::Owned(value.to_string())),
+            Json::Int(value) => Ok(Cow::Owned(value.to_string())),
+            Json::UInt(_) | Json::Float(_) => Ok(Cow::Owned(value.to_string())),
             Json::List(_) | Json::Map(_) => self.meter.canonical(value).map(Cow::Owned),
         }
     }
@@ -208,13 +212,13 @@ impl<'r> Run<'r> {
 }
 
 /// What a plain value has under a key.
-pub(super) fn member(value: &Json, key: &str) -> Option<Json> {
+pub(super) fn member<'v>(value: &'v Json, key: &str) -> Option<&'v Json> {
     match value {
-        Json::Map(map) => map.get(key).cloned(),
+        Json::Map(map) => map.get(key),
         // A pair that `groupby` makes also answers to the names that Jinja gives its parts.
         Json::List(items) => match (items.as_slice(), key) {
-            ([grouper, Json::List(_)], "grouper") => Some(grouper.clone()),
-            ([_, list @ Json::List(_)], "list") => Some(list.clone()),
+            ([grouper, Json::List(_)], "grouper") => Some(grouper),
+            ([_, list @ Json::List(_)], "list") => Some(list),
             _ => None,
         },
         Json::Null

@@ -47,8 +47,8 @@ impl Run<'_> {
     }
 
     /// Whether a value passes a test.
-    pub(super) fn test(&self, test: Test, value: &Value, param: &Option<Value>) -> Outcome<bool> {
-        let other = param.as_ref().unwrap_or(&Value::Undefined);
+    pub(super) fn test(&self, test: Test, value: &Value, param: Option<&Value>) -> Outcome<bool> {
+        let other = param.unwrap_or(&Value::Undefined);
         let compare = match test {
             Test::Defined => return Ok(!matches!(value, Value::Undefined)),
             Test::Undefined => return Ok(matches!(value, Value::Undefined)),

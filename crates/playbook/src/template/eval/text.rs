@@ -23,11 +23,11 @@ pub(in crate::template) fn truthy_text(text: &str) -> bool {
 
 impl Run<'_> {
     pub(super) fn lower(&self, text: &str) -> Outcome<Arc<str>> {
-        self.cased(text, str::to_ascii_lowercase, |c| c.to_lowercase())
+        self.cased(text, str::to_ascii_lowercase, char::to_lowercase)
     }
 
     pub(super) fn upper(&self, text: &str) -> Outcome<Arc<str>> {
-        self.cased(text, str::to_ascii_uppercase, |c| c.to_uppercase())
+        self.cased(text, str::to_ascii_uppercase, char::to_uppercase)
     }
 
     fn cased<I: Iterator<Item = char>>(
@@ -41,6 +41,7 @@ impl Run<'_> {
             self.meter.text(text.len())?;
             return Ok(ascii(text).into());
         }
+        self.meter.scan_characters(text.len())?;
         let len = text.chars().flat_map(&convert).map(char::len_utf8).sum();
         self.meter.text(len)?;
         let mut converted = String::with_capacity(len);
@@ -50,7 +51,7 @@ impl Run<'_> {
 
     /// Words start with a capital and go on in small letters.
     pub(super) fn title(&self, text: &str) -> Outcome<Arc<str>> {
-        self.meter.scan(text.len())?;
+        self.meter.scan_characters(text.len())?;
         let len = titled(text).map(char::len_utf8).sum();
         self.meter.text(len)?;
         let mut title = String::with_capacity(len);
@@ -63,7 +64,8 @@ impl Run<'_> {
         self.meter.scan(text.len())?;
         let trimmed = match characters {
             Some(characters) => {
-                self.meter.work(characters.len())?;
+                self.meter
+                    .scan(text.len().saturating_mul(characters.len()))?;
                 text.trim_matches(|c| characters.contains(c))
             }
             None => text.trim(),
@@ -80,7 +82,7 @@ impl Run<'_> {
         count: Option<usize>,
     ) -> Outcome<Arc<str>> {
         self.meter.scan(text.len())?;
-        let most = count.unwrap_or(usize::MAX);
+        let most = count.unwrap_or(usize::MAX).min(self.meter.countable());
         let found = text.matches(old).take(most).count();
         let len = new
             .len()
@@ -107,7 +109,7 @@ impl Run<'_> {
         most: Option<usize>,
     ) -> Outcome<Json> {
         self.meter.scan(text.len())?;
-        let most = most.unwrap_or(usize::MAX);
+        let most = most.unwrap_or(usize::MAX).min(self.meter.countable());
         let list = |parts: &mut dyn Iterator<Item = &str>, count: usize| {
             self.meter.texts(count, text.len())?;
             let mut list = Vec::with_capacity(count);

@@ -113,7 +113,7 @@ impl Parser<'_, '_> {
             match index.and_then(|index| params.get_mut(index)) {
                 Some(param @ None) => *param = Some(value),
                 Some(Some(_)) => {
-                    self.note_call(span, format!("argument of `{name}` is given twice"))
+                    self.note_call(span, format!("argument of `{name}` is given twice"));
                 }
                 None => {
                     let takes = match signature.params {

@@ -277,7 +277,7 @@ impl Parser<'_, '_> {
                 if !self.at_mark("(") {
                     return Ok(Some(LinkKind::Attribute(Arc::from(name))));
                 }
-                if first && self.is_loop(base) && matches!(name, "cycle" | "changed") {
+                if first && is_loop(base) && matches!(name, "cycle" | "changed") {
                     let items = self.plain_arguments(name)?;
                     return Ok(Some(if name == "cycle" {
                         LinkKind::LoopCycle(items)
@@ -295,10 +295,6 @@ impl Parser<'_, '_> {
             }
             _ => self.unexpected("a name or an index"),
         }
-    }
-
-    fn is_loop(&self, base: &Expr) -> bool {
-        matches!(&base.kind, ExprKind::Name(name) if &*name.text == "loop" && !name.slots.is_empty())
     }
 
     /// What follows `[`: an index or a slice.
@@ -518,6 +514,11 @@ impl Parser<'_, '_> {
             kind: ExprKind::Map(entries),
         }))
     }
+}
+
+/// Whether this is the variable `loop` of a `for`.
+fn is_loop(base: &Expr) -> bool {
+    matches!(&base.kind, ExprKind::Name(name) if &*name.text == "loop" && !name.slots.is_empty())
 }
 
 /// A value with what follows it.

@@ -1,0 +1,278 @@
+//! Tasks of generated playbooks: what they do, what they write, and their policies.
+
+use noetl_types::Json;
+
+use super::expressions::Site;
+use super::{Body, Generator, Node};
+
+/// Kinds that a scripted task may fail with.
+const KINDS: [&str; 5] = [
+    "timeout",
+    "transform",
+    "server_error",
+    "not_found",
+    "connection",
+];
+
+impl Generator<'_> {
+    /// The tool of a step.
+    pub(super) fn tool(&mut self, step: usize, in_loop: bool) -> Node {
+        if self.plans[step].body == Body::Single {
+            let label = self.plans[step].name.clone();
+            return self.task(step, in_loop, &[], &label);
+        }
+        let count = self.rng.between(1, 3);
+        // A task without a label of its own is named after its place.
+        let labels: Vec<String> = (0..count)
+            .map(|at| {
+                if at > 0 && self.rng.percent(20) {
+                    format!("task_{at}")
+                } else {
+                    format!("t{at}")
+                }
+            })
+            .collect();
+        let tasks = labels.iter().enumerate().map(|(at, label)| {
+            let task = self.task(step, in_loop, &labels[..at], label);
+            if label.starts_with("task_") {
+                task
+            } else if self.rng.percent(30) {
+                Node::map([(label.as_str(), task)])
+            } else {
+                let mut named = Node::map([("name", Node::text(label.as_str()))]);
+                if let Node::Map(entries) = task {
+                    for (key, value) in entries {
+                        named.push(&key, value);
+                    }
+                }
+                named
+            }
+        });
+        Node::List(tasks.collect())
+    }
+
+    fn task(&mut self, step: usize, in_loop: bool, before: &[String], label: &str) -> Node {
+        let mut task = if self.rng.percent(55) {
+            let mut task = Node::map([("kind", Node::text("noop"))]);
+            if self.rng.percent(8) {
+                task.push("message", Node::text("hello {{ w0 }}"));
+            } else {
+                task.push("result", self.data(step, in_loop, before));
+            }
+            task
+        } else {
+            let command = self.command(step, in_loop);
+            Node::map([
+                ("kind", Node::text("shell")),
+                ("command", Node::text(command)),
+            ])
+        };
+        if self.rng.percent(15) {
+            let number = self.number(step, Site::Task);
+            task.push(
+                "input",
+                Node::map([("k", Node::text(format!("{{{{ {number} }}}}")))]),
+            );
+        }
+        if self.config.writes && self.rng.percent(25) {
+            let set = self.set(step, Site::Task);
+            task.push("set", set);
+        }
+        if self.config.policies && self.rng.percent(35) {
+            let policy = self.policy(step, before, label);
+            task.push("spec", Node::map([("policy", policy)]));
+        }
+        task
+    }
+
+    /// What a noop gives.
+    fn data(&mut self, step: usize, in_loop: bool, before: &[String]) -> Node {
+        let number = self.task_number(step, in_loop, before);
+        let number = Node::text(format!("{{{{ {number} }}}}"));
+        match self.rng.below(8) {
+            0 => number,
+            1 => Node::List(vec![number, Node::from(self.rng.below(3))]),
+            _ => {
+                let mut data = Node::map([("n", number)]);
+                if self.rng.percent(40) {
+                    data.push("flag", Node::from(self.rng.percent(50)));
+                }
+                data
+            }
+        }
+    }
+
+    /// A number out of what only a task can see, if there is any.
+    fn task_number(&mut self, step: usize, in_loop: bool, before: &[String]) -> String {
+        if in_loop && self.rng.percent(60) {
+            let words = ["x", "_index", "iter.x", "iter._total", "loop_index"];
+            return self.word(&words).to_owned();
+        }
+        if self.rng.percent(40)
+            && let Some(label) = self.rng.pick(before).cloned()
+        {
+            let words = ["_prev.n", "results.LABEL.n", "LABEL.n", "_prev"];
+            let path = self.word(&words).replace("LABEL", &label);
+            return format!("({path} | default(0) | int) + 1");
+        }
+        if self.rng.percent(10) {
+            let words = ["(input.k | default(0))", "(k | default(7))", "_attempt"];
+            return self.word(&words).to_owned();
+        }
+        self.number(step, Site::Task)
+    }
+
+    /// What a scripted task does.
+    fn command(&mut self, step: usize, in_loop: bool) -> String {
+        let number = self.rng.below(5);
+        let kind = self.word(&KINDS);
+        if self.config.template_errors && self.rng.percent(2) {
+            return format!("ok {{{{ {} }}}}", Self::broken());
+        }
+        if !self.config.failures || self.rng.percent(70) {
+            return format!("ok {{\"n\": {number}}}");
+        }
+        self.may_fail = true;
+        if in_loop {
+            return format!("{{{{ 'error {kind}' if _index == {number} else 'ok ' ~ _index }}}}");
+        }
+        match self.rng.below(4) {
+            0 => format!("error {kind}"),
+            1 => format!("error {kind} {{\"n\": {number}}}"),
+            2 => {
+                let until = self.rng.between(2, 4);
+                format!("flaky {until} {kind} {{\"n\": {number}}}")
+            }
+            _ => {
+                let left = self.number(step, Site::Task);
+                format!("{{{{ 'ok {number}' if {left} > 1 else 'error {kind}' }}}}")
+            }
+        }
+    }
+
+    /// The writes of a task, a rule, a step or an arc.
+    pub(super) fn set(&mut self, step: usize, site: Site) -> Node {
+        let mut set = Node::map([] as [(&str, Node); 0]);
+        let read = if site == Site::Task { Site::Set } else { site };
+        for _ in 0..self.rng.between(1, 2) {
+            let variable = self.variable();
+            let key = match self.rng.below(12) {
+                0 => "iter.i".to_owned(),
+                1 => "step.p".to_owned(),
+                2 => format!("ctx.m.{variable}"),
+                // Without a scope it is a variable of the pipeline in a task, of the execution in a step.
+                3 => variable,
+                _ => format!("ctx.{variable}"),
+            };
+            let number = self.number(step, read);
+            let value = match self.rng.below(4) {
+                0 => Node::from(self.rng.below(4)),
+                1 => Node::text(format!("{{{{ {number} + 1 }}}}")),
+                _ => Node::text(format!("{{{{ {number} }}}}")),
+            };
+            if set.get(&key).is_none() {
+                set.push(&key, value);
+            }
+        }
+        set
+    }
+
+    /// A policy whose jumps and retries end.
+    fn policy(&mut self, step: usize, before: &[String], label: &str) -> Node {
+        let mut rules: Vec<Node> = (0..self.rng.between(1, 2))
+            .map(|_| self.rule(step, before, label))
+            .collect();
+        if self.rng.percent(25) {
+            let act = self.word(&["continue", "break", "continue"]);
+            rules.push(match self.rng.below(3) {
+                0 => Node::map([("else", Node::map([("do", Node::text(act))]))]),
+                1 => Node::map([
+                    ("else", Node::Value(Json::Null)),
+                    ("then", Node::map([("do", Node::text(act))])),
+                ]),
+                _ => Node::map([(
+                    "else",
+                    Node::map([("then", Node::map([("do", Node::text(act))]))]),
+                )]),
+            });
+        }
+        let mut policy = Node::map([("rules", Node::List(rules))]);
+        if self.rng.percent(30) {
+            policy.push("on_unmatched", Node::text("continue"));
+        }
+        policy
+    }
+
+    fn rule(&mut self, step: usize, before: &[String], label: &str) -> Node {
+        let failed = [
+            "output.status == 'error'",
+            "output.error.retryable",
+            "error.kind == 'timeout'",
+        ];
+        let failed = Node::text(format!("{{{{ {} }}}}", self.word(&failed)));
+        let (when, mut then) = match self.rng.below(7) {
+            0..=2 => {
+                let attempts = self.rng.between(1, 4);
+                let then = [
+                    ("do", Node::text("retry")),
+                    ("attempts", Node::from(attempts)),
+                    ("backoff", Node::text("none")),
+                ];
+                (failed, Node::map(then))
+            }
+            3 => return self.jump(before, label),
+            4 => (
+                self.condition(step, Site::Rule),
+                Node::map([("do", Node::text("break"))]),
+            ),
+            5 => {
+                let when = if self.config.open_choices {
+                    self.condition(step, Site::Rule)
+                } else {
+                    failed
+                };
+                (when, Node::map([("do", Node::text("fail"))]))
+            }
+            _ => (
+                self.condition(step, Site::Rule),
+                Node::map([("do", Node::text("continue"))]),
+            ),
+        };
+        if self.config.writes && self.rng.percent(30) {
+            let set = self.set(step, Site::Rule);
+            then.push("set", set);
+        }
+        Node::map([("when", when), ("then", then)])
+    }
+
+    /// A jump that counts itself.
+    fn jump(&mut self, before: &[String], label: &str) -> Node {
+        let to = self
+            .rng
+            .pick(before)
+            .cloned()
+            .unwrap_or_else(|| label.to_owned());
+        let to = if !before.is_empty() && self.rng.percent(30) {
+            "previous".to_owned()
+        } else {
+            to
+        };
+        let counter = format!("iter.j_{label}");
+        let bound = self.rng.between(1, 2);
+        let next = Node::text(format!("{{{{ ({counter} | default(0)) + 1 }}}}"));
+        Node::map([
+            (
+                "when",
+                Node::text(format!("{{{{ ({counter} | default(0)) < {bound} }}}}")),
+            ),
+            (
+                "then",
+                Node::map([
+                    ("do", Node::text("jump")),
+                    ("to", Node::text(to)),
+                    ("set", Node::map([(counter, next)])),
+                ]),
+            ),
+        ])
+    }
+}
