@@ -64,7 +64,7 @@ fn benches(criterion: &mut Criterion) {
     });
     if let Some(document) = &checked.document {
         group.bench_function("print 200 steps", |bencher| {
-            bencher.iter(|| to_yaml(black_box(document)))
+            bencher.iter(|| to_yaml(black_box(document)));
         });
     }
     group.finish();

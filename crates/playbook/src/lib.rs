@@ -6,6 +6,7 @@
 pub mod diag;
 pub mod graph;
 pub mod model;
+pub mod policy;
 pub mod source;
 pub mod template;
 pub mod timing;

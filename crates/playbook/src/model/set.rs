@@ -83,6 +83,13 @@ impl SetTarget {
 }
 
 impl Set {
+    /// Adds a write. Of two writes to one place, which only two spellings of it can make, the later
+    /// one counts.
+    pub fn put(&mut self, entry: SetEntry) {
+        self.0.retain(|earlier| earlier.target != entry.target);
+        self.0.push(entry);
+    }
+
     /// Whether it writes nothing.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

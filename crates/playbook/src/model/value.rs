@@ -130,6 +130,15 @@ impl Fields {
         self.0.iter().find(|field| &**field.name == name)
     }
 
+    /// Lays other values under these: what is here already stays.
+    pub fn lay_under(&mut self, others: Self) {
+        for field in others.0 {
+            if self.get(&field.name).is_none() {
+                self.0.push(field);
+            }
+        }
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -175,9 +175,9 @@ fn writes(sink: &mut Sink<'_>, reader: &mut MapReader<'_>) -> Set {
                 &format!("set: {{{scope}<name>: …}}"),
             );
             for entry in entry.value.as_map().unwrap_or_default() {
-                writes
-                    .0
-                    .extend(set_entry(sink, entry, scope, SetPlace::Task));
+                if let Some(entry) = set_entry(sink, entry, scope, SetPlace::Task) {
+                    writes.put(entry);
+                }
             }
         }
     }

@@ -107,7 +107,9 @@ fn arc(sink: &mut Sink<'_>, node: &Node) -> Option<RouteArc> {
         .map_or_else(Set::default, |entry| set(sink, entry, SetPlace::Step));
     if let Some(args) = reader.take("args") {
         old_key(sink, args.key_span, "args", "set");
-        writes.0.extend(set(sink, args, SetPlace::Step).0);
+        for entry in set(sink, args, SetPlace::Step).0 {
+            writes.put(entry);
+        }
     }
     reader.finish(sink);
     Some(RouteArc {

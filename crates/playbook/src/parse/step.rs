@@ -55,7 +55,7 @@ pub(super) fn step(sink: &mut Sink<'_>, node: &Node, context: ToolContext<'_>) -
         .unwrap_or_default();
     if let Some(args) = reader.take("args") {
         old_key(sink, args.key_span, "args", "input");
-        input.0.extend(fields(sink, args).0);
+        input.lay_under(fields(sink, args));
     }
     let looping = reader.take("loop").map(|entry| looping(sink, entry));
     let tool = match (&name, reader.take("tool")) {

@@ -138,12 +138,8 @@ pub(super) fn task(
     check_label(sink, &label);
     let common = Common::read(sink, &mut reader, kind.value);
     let mut config = config(sink, &mut reader, kind.value);
-    for field in common.config {
-        // What the task says itself wins over what its `spec` says.
-        if config.get(&field.name).is_none() {
-            config.0.push(field);
-        }
-    }
+    // What the task says itself wins over what its `spec` says.
+    config.lay_under(common.config);
     let mut task = Task {
         label,
         kind,
@@ -229,7 +225,7 @@ struct Common {
     output: Option<OutputSpec>,
     libs: Option<Json>,
     /// Keys of the kind that stand under `spec`.
-    config: Vec<Field>,
+    config: Fields,
 }
 
 impl Common {
@@ -255,11 +251,7 @@ impl Common {
             && let Some(args) = reader.take("args")
         {
             old_key(sink, args.key_span, "args", "input");
-            for field in fields(sink, args).0 {
-                if common.input.get(&field.name).is_none() {
-                    common.input.0.push(field);
-                }
-            }
+            common.input.lay_under(fields(sink, args));
         }
         if let Some(names) = reader
             .take("output_select")
@@ -308,7 +300,7 @@ impl Common {
             .take_raw("policy")
             .and_then(|entry| task_policy(sink, entry));
         self.spec.result = reader.take("result").map(|entry| entry.value.to_json());
-        self.config = config(sink, &mut reader, kind).0;
+        self.config = config(sink, &mut reader, kind);
     }
 }
 
@@ -507,11 +499,7 @@ fn from_workbook(
     let mut task = found.tool.clone();
     task.label = caller.label;
     let mut input = caller.input;
-    for field in task.input.0 {
-        if input.get(&field.name).is_none() {
-            input.0.push(field);
-        }
-    }
+    input.lay_under(task.input);
     task.input = input;
     if caller.auth.is_some() {
         task.auth = caller.auth;
@@ -519,7 +507,9 @@ fn from_workbook(
     }
     task.spec.timeout = caller.spec.timeout.or(task.spec.timeout);
     task.spec.policy = caller.spec.policy.or(task.spec.policy);
-    task.set.0.extend(caller.set.0);
+    for entry in caller.set.0 {
+        task.set.put(entry);
+    }
     task.output = caller.output.or(task.output);
     Some(task)
 }

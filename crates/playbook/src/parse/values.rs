@@ -185,10 +185,13 @@ pub(super) fn set(sink: &mut Sink<'_>, entry: &Entry, place: SetPlace) -> Set {
         wrong_type(sink, &entry.key, "a map", &entry.value);
         return Set::default();
     };
-    Set(entries
-        .iter()
-        .filter_map(|entry| set_entry(sink, entry, "", place))
-        .collect())
+    let mut set = Set::default();
+    for entry in entries {
+        if let Some(entry) = set_entry(sink, entry, "", place) {
+            set.put(entry);
+        }
+    }
+    set
 }
 
 /// One write; `scope` is put before the key, for old forms that name it elsewhere.

@@ -39,7 +39,7 @@ pub struct ParseOptions {
 }
 
 /// Words that people write for a bool where an expression is expected.
-const BOOL_WORDS: [&str; 6] = ["yes", "no", "on", "off", "null", "~"];
+const BOOL_WORDS: [&str; 5] = ["yes", "no", "on", "off", "null"];
 
 impl Template {
     /// Whether a text has tags, so that it is a template and not itself.

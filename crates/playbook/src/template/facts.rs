@@ -80,7 +80,7 @@ impl Facts {
             self.mismatches.push(Mismatch {
                 left: left_type,
                 right: right_type,
-                range: left.span.start..right.span.end,
+                range: left.span.start()..right.span.end(),
             });
         }
     }

@@ -6,14 +6,32 @@ use std::borrow::Cow;
 use super::fault::{Fault, FaultKind};
 use super::limits::TemplateLimits;
 
-/// A half-open range of bytes of the text.
+/// A half-open range of bytes of the text; small, since every part of a program has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Span {
-    pub(super) start: usize,
-    pub(super) end: usize,
+    start: u32,
+    end: u32,
 }
 
 impl Span {
+    /// Texts are far below 4 GiB.
+    pub(super) fn new(start: usize, end: usize) -> Self {
+        let clamp = |offset: usize| u32::try_from(offset).unwrap_or(u32::MAX);
+        Self {
+            start: clamp(start),
+            end: clamp(end),
+        }
+    }
+
+    pub(super) fn start(self) -> usize {
+        self.start as usize
+    }
+
+    pub(super) fn end(self) -> usize {
+        self.end as usize
+    }
+
+    /// From the start of this one to the end of the other.
     pub(super) fn to(self, other: Self) -> Self {
         Self {
             start: self.start,
@@ -22,7 +40,7 @@ impl Span {
     }
 
     pub(super) fn range(self) -> std::ops::Range<usize> {
-        self.start..self.end
+        self.start()..self.end()
     }
 }
 
@@ -71,6 +89,9 @@ const MARKS: [&str; 25] = [
     ">", "(", ")", "[", "]", "{", "}",
 ];
 
+/// How many times the tokens of one expression a whole text may have.
+const TOKENS_OF_TEXT: usize = 10;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Text,
@@ -93,6 +114,7 @@ pub(super) struct Lexer<'t> {
     /// The last token was a dot, so a number is an index and has no fraction.
     after_dot: bool,
     tokens: usize,
+    all_tokens: usize,
     max_tokens: usize,
 }
 
@@ -119,6 +141,7 @@ impl<'t> Lexer<'t> {
             trim: false,
             after_dot: false,
             tokens: 0,
+            all_tokens: 0,
             max_tokens: limits.tokens,
         }
     }
@@ -128,18 +151,26 @@ impl<'t> Lexer<'t> {
         match self.mode {
             Mode::Text => self.outside(),
             Mode::Output | Mode::Block | Mode::Bare => {
-                self.tokens += 1;
-                if self.tokens > self.max_tokens {
-                    let reason = format!("expression has more than {} tokens", self.max_tokens);
-                    let range = self.at..self.text.len();
-                    return Err(Fault {
-                        kind: FaultKind::Syntax { reason },
-                        range,
-                    });
-                }
+                self.count()?;
                 self.inside()
             }
         }
+    }
+
+    /// A text of many expressions is bounded as well: a program takes many times its text.
+    fn count(&mut self) -> Result<(), Fault> {
+        self.tokens += 1;
+        self.all_tokens += 1;
+        let all = self.max_tokens.saturating_mul(TOKENS_OF_TEXT);
+        let (what, most) = if self.tokens > self.max_tokens {
+            ("expression", self.max_tokens)
+        } else if self.all_tokens > all {
+            ("text", all)
+        } else {
+            return Ok(());
+        };
+        let span = Span::new(self.at, self.text.len());
+        Self::fault(span, format!("{what} has more than {most} tokens"))
     }
 
     fn rest(&self) -> &'t str {
@@ -150,10 +181,7 @@ impl<'t> Lexer<'t> {
     fn take(&mut self, len: usize) -> Span {
         let start = self.at;
         self.at += len;
-        Span {
-            start,
-            end: self.at,
-        }
+        Span::new(start, self.at)
     }
 
     fn fault<T>(span: Span, reason: impl Into<String>) -> Result<T, Fault> {
@@ -199,10 +227,7 @@ impl<'t> Lexer<'t> {
                 }
                 return Ok((
                     Token::Text(kept),
-                    Span {
-                        start: span.start,
-                        end: span.start + kept.len(),
-                    },
+                    Span::new(span.start(), span.start() + kept.len()),
                 ));
             }
             if let Some(token) = self.tag()? {
@@ -272,10 +297,7 @@ impl<'t> Lexer<'t> {
             let start = self.at;
             self.take(rest.len() - inner.len() + end.len);
             self.trim = end.trims;
-            let span = Span {
-                start,
-                end: start + close,
-            };
+            let span = Span::new(start, start + close);
             return Ok((!text.is_empty()).then_some((Token::Text(text), span)));
         }
         Self::fault(open, "raw block is not closed; expected `{% endraw %}`")

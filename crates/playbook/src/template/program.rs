@@ -142,12 +142,16 @@ pub(super) enum Node {
     Output(Expr),
     If(Vec<(Expr, Vec<Node>)>, Vec<Node>),
     For(Box<For>),
-    Set(Target, Expr),
-    SetBlock {
-        target: Target,
-        filters: Vec<Link>,
-        body: Vec<Node>,
-    },
+    Set(Box<(Target, Expr)>),
+    SetBlock(Box<SetBlock>),
+}
+
+/// `{% set target | filters %}body{% endset %}`
+#[derive(Debug)]
+pub(super) struct SetBlock {
+    pub(super) target: Target,
+    pub(super) filters: Vec<Link>,
+    pub(super) body: Vec<Node>,
 }
 
 #[derive(Debug)]

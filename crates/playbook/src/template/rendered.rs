@@ -9,7 +9,7 @@ use noetl_types::Json;
 pub const REDACTED: &str = "[REDACTED]";
 
 /// A rendered value.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Rendered {
     /// The value.
     pub value: Json,
@@ -56,6 +56,16 @@ impl Rendered {
         self.secrets
             .iter()
             .fold(self.value.clone(), |value, path| replace(value, &path.0))
+    }
+}
+
+/// Secret parts do not print.
+impl fmt::Debug for Rendered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rendered")
+            .field("value", &self.redacted())
+            .field("secrets", &self.secrets)
+            .finish()
     }
 }
 

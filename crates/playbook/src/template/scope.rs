@@ -5,6 +5,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use noetl_types::digest::sha256_of_parts;
@@ -13,6 +14,7 @@ use noetl_types::{Json, JsonMap};
 
 use super::error::Need;
 use super::limits::TemplateLimits;
+use super::rendered::REDACTED;
 use super::view::{External, Output, Overlay, StepData};
 
 /// The names of a render.
@@ -54,7 +56,7 @@ pub trait Scope {
 }
 
 /// What a name stands for.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub enum Binding {
     /// A plain value.
     Value(Json),
@@ -76,6 +78,24 @@ pub enum Binding {
     Members(Arc<str>),
     /// Something that has to be fetched before it can be read.
     Needs(Need),
+}
+
+/// A secret does not print.
+impl fmt::Debug for Binding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Value(value) => f.debug_tuple("Value").field(value).finish(),
+            Self::Secret(_) => f.debug_tuple("Secret").field(&REDACTED).finish(),
+            Self::Output(output) => f.debug_tuple("Output").field(output).finish(),
+            Self::Step(step) => f.debug_tuple("Step").field(step).finish(),
+            Self::External(external) => f.debug_tuple("External").field(external).finish(),
+            Self::Overlay(overlay) => f.debug_tuple("Overlay").field(overlay).finish(),
+            Self::Map(map) => f.debug_tuple("Map").field(map).finish(),
+            Self::Layers(layers) => f.debug_tuple("Layers").field(layers).finish(),
+            Self::Members(root) => f.debug_tuple("Members").field(root).finish(),
+            Self::Needs(need) => f.debug_tuple("Needs").field(need).finish(),
+        }
+    }
 }
 
 impl From<Json> for Binding {

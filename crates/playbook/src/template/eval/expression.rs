@@ -18,7 +18,7 @@ impl Machine<'_> {
             .meter
             .work(1)
             .and_then(|()| self.eval_kind(&expr.kind))
-            .map_err(|stop| stop.at(expr.span.start))
+            .map_err(|stop| stop.at(expr.span.start()))
     }
 
     /// The plain value of an expression; undefined is null.
@@ -26,7 +26,7 @@ impl Machine<'_> {
         let value = self.eval(expr)?;
         self.run
             .settle(value)
-            .map_err(|stop| stop.at(expr.span.start))
+            .map_err(|stop| stop.at(expr.span.start()))
     }
 
     fn eval_kind(&mut self, kind: &ExprKind) -> Outcome<Value> {
@@ -72,7 +72,7 @@ impl Machine<'_> {
         let value = self.eval(expr)?;
         self.run
             .is_true(&value)
-            .map_err(|stop| stop.at(expr.span.start))
+            .map_err(|stop| stop.at(expr.span.start()))
     }
 
     fn name(&self, name: &Name) -> Outcome<Value> {
@@ -91,7 +91,7 @@ impl Machine<'_> {
             if self
                 .run
                 .is_true(&value)
-                .map_err(|stop| stop.at(operand.span.start))?
+                .map_err(|stop| stop.at(operand.span.start()))?
                 == wanted
             {
                 break;
@@ -147,7 +147,7 @@ impl Machine<'_> {
             let right = self.eval_json(operand)?;
             left = self
                 .binary(*op, &left, &right)
-                .map_err(|stop| stop.at(operand.span.start))?;
+                .map_err(|stop| stop.at(operand.span.start()))?;
         }
         Ok(left)
     }
@@ -221,7 +221,7 @@ impl Machine<'_> {
             let holds = self
                 .run
                 .holds(*op, &left, &right)
-                .map_err(|stop| stop.at(operand.span.start))?;
+                .map_err(|stop| stop.at(operand.span.start()))?;
             if !holds {
                 return Ok(false);
             }
@@ -236,7 +236,7 @@ impl Machine<'_> {
             self.run.meter.work(1)?;
             value = self
                 .link(value, &link.kind)
-                .map_err(|stop| stop.at(link.span.start))?;
+                .map_err(|stop| stop.at(link.span.start()))?;
         }
         Ok(value)
     }

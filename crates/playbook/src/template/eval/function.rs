@@ -87,13 +87,13 @@ impl Machine<'_> {
                 Arg::Positional(expr) | Arg::SpreadNamed(expr) => {
                     let value = self.eval_json(expr)?;
                     self.enter_all(&mut map, &value)
-                        .map_err(|stop| stop.at(expr.span.start))?;
+                        .map_err(|stop| stop.at(expr.span.start()))?;
                 }
                 Arg::Spread(expr) => {
                     let value = self.eval_json(expr)?;
                     for item in self.run.items(&value)?.iter() {
                         self.enter_all(&mut map, item)
-                            .map_err(|stop| stop.at(expr.span.start))?;
+                            .map_err(|stop| stop.at(expr.span.start()))?;
                     }
                 }
             }

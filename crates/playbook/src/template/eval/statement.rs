@@ -9,7 +9,7 @@ use noetl_types::Json;
 use super::machine::Machine;
 use super::value::{LoopState, Value};
 use crate::template::error::{Outcome, Stop};
-use crate::template::program::{For, Link, Node, Target};
+use crate::template::program::{For, Node, SetBlock, Target};
 
 impl Machine<'_> {
     pub(super) fn nodes(&mut self, nodes: &[Node]) -> Outcome<()> {
@@ -25,8 +25,8 @@ impl Machine<'_> {
                 let text = self
                     .run
                     .printed(&value)
-                    .map_err(|stop| stop.at(expr.span.start))?;
-                self.emit(&text).map_err(|stop| stop.at(expr.span.start))
+                    .map_err(|stop| stop.at(expr.span.start()))?;
+                self.emit(&text).map_err(|stop| stop.at(expr.span.start()))
             }
             Node::If(branches, otherwise) => {
                 for (test, body) in branches {
@@ -37,35 +37,32 @@ impl Machine<'_> {
                 self.nodes(otherwise)
             }
             Node::For(looping) => self.for_each(looping),
-            Node::Set(target, expr) => {
+            Node::Set(set) => {
+                let (target, expr) = &**set;
                 let value = self.eval(expr)?;
                 self.assign(target, value)
-                    .map_err(|stop| stop.at(expr.span.start))
+                    .map_err(|stop| stop.at(expr.span.start()))
             }
-            Node::SetBlock {
-                target,
-                filters,
-                body,
-            } => self.set_block(target, filters, body),
+            Node::SetBlock(block) => self.set_block(block),
         }
     }
 
-    fn set_block(&mut self, target: &Target, filters: &[Link], body: &[Node]) -> Outcome<()> {
+    fn set_block(&mut self, block: &SetBlock) -> Outcome<()> {
         let outer = std::mem::take(&mut self.out);
-        self.nodes(body)?;
+        self.nodes(&block.body)?;
         let text = std::mem::replace(&mut self.out, outer);
         let mut value = Value::text(text);
-        for filter in filters {
+        for filter in &block.filters {
             value = self
                 .link(value, &filter.kind)
-                .map_err(|stop| stop.at(filter.span.start))?;
+                .map_err(|stop| stop.at(filter.span.start()))?;
         }
-        self.assign(target, value)
+        self.assign(&block.target, value)
     }
 
     fn for_each(&mut self, looping: &For) -> Outcome<()> {
         let items = self.eval_json(&looping.items)?;
-        let at = looping.items.span.start;
+        let at = looping.items.span.start();
         let mut items = self.run.items(&items).map_err(|stop| stop.at(at))?;
         if let Some(keep) = &looping.keep {
             self.run.meter.list(items.len())?;
@@ -118,7 +115,7 @@ impl Machine<'_> {
                     _ => {
                         let wanted = targets.len();
                         let message = format!("expected a list of {wanted} to take apart");
-                        return Err(Stop::failed(message).at(span.start));
+                        return Err(Stop::failed(message).at(span.start()));
                     }
                 };
                 let pairs = targets.iter().zip(items.iter());
@@ -129,7 +126,7 @@ impl Machine<'_> {
             Target::Member { namespace, key } => {
                 let Value::Namespace(members) = self.eval(namespace)? else {
                     return Err(Stop::failed("only a namespace can be assigned to")
-                        .at(namespace.span.start));
+                        .at(namespace.span.start()));
                 };
                 let value = self.run.settle(value)?;
                 self.run.meter.nest(&value, 2)?;

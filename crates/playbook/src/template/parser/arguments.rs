@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use noetl_types::Json;
 
-use super::{Parser, Read};
+use super::reader::{Parser, Read};
 use crate::template::fault::{FaultKind, Word};
 use crate::template::lexer::{Span, Token};
 use crate::template::program::{Arg, Each as EachLink, Expr, ExprKind, Link, LinkKind, Params};
@@ -304,9 +304,7 @@ fn constant_name(given: &Given) -> Option<(Arc<str>, Span)> {
     else {
         return None;
     };
-    let inner = Span {
-        start: span.start + 1,
-        end: (span.end - 1).max(span.start + 1),
-    };
+    let start = span.start() + 1;
+    let inner = Span::new(start, (span.end() - 1).max(start));
     Some((Arc::clone(name), inner))
 }

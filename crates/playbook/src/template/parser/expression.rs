@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use noetl_types::Json;
 
-use super::{Parser, Read, placeholder};
+use super::reader::{Parser, Read, placeholder};
 use crate::template::facts::{self, static_key};
 use crate::template::fault::{FaultKind, Word};
 use crate::template::lexer::{Span, Token};
@@ -31,7 +31,7 @@ const MATH: [&[(&str, MathOp)]; 4] = [
     &[("**", MathOp::Pow)],
 ];
 
-impl Parser<'_, '_> {
+impl<'t> Parser<'t, '_> {
     /// `a if b else c`, or anything tighter.
     pub(super) fn expression(&mut self) -> Read<Expr> {
         self.deeper(Self::choice)
@@ -233,14 +233,14 @@ impl Parser<'_, '_> {
             .iter()
             .map_while(|link| Some((link.span, static_key(&link.kind)?)));
         let mut path = vec![Arc::clone(&name.text)];
-        let mut end = base.span.end;
+        let mut end = base.span.end();
         for (span, key) in keys {
             path.push(Arc::clone(key));
-            end = span.end;
+            end = span.end();
         }
         self.facts.reads.push(facts::Read {
             path,
-            range: base.span.start..end,
+            range: base.span.start()..end,
             maybe_local: !name.slots.is_empty(),
         });
     }
@@ -275,7 +275,7 @@ impl Parser<'_, '_> {
             Token::Word(name) => {
                 self.advance()?;
                 if !self.at_mark("(") {
-                    return Ok(Some(LinkKind::Attribute(Arc::from(name))));
+                    return Ok(Some(LinkKind::Attribute(self.word(name))));
                 }
                 if first && is_loop(base) && matches!(name, "cycle" | "changed") {
                     let items = self.plain_arguments(name)?;
@@ -427,13 +427,13 @@ impl Parser<'_, '_> {
         })
     }
 
-    fn name_or_call(&mut self, word: &str) -> Read<Expr> {
+    fn name_or_call(&mut self, word: &'t str) -> Read<Expr> {
         let span = self.span;
         self.advance()?;
         if !self.at_mark("(") {
             let (slots, _) = self.names.resolve(word);
             let kind = ExprKind::Name(Name {
-                text: Arc::from(word),
+                text: self.word(word),
                 slots,
             });
             return Ok(Expr { span, kind });

@@ -1,13 +1,11 @@
 //! Text, outputs and the statements `if`, `for` and `set`.
 
-use std::sync::Arc;
-
 use super::names::UNSHADOWED;
-use super::{Parser, Read};
+use super::reader::{Parser, Read};
 use crate::diag::near;
 use crate::template::fault::FaultKind;
 use crate::template::lexer::{Span, Token};
-use crate::template::program::{Expr, ExprKind, For, Name, Node, Target};
+use crate::template::program::{Expr, ExprKind, For, Name, Node, SetBlock, Target};
 
 /// Statements that exist in Jinja and not here, each with the word that ends its block.
 const FORBIDDEN: [(&str, Option<&str>); 14] = [
@@ -198,7 +196,7 @@ impl<'t> Parser<'t, '_> {
             let value = self.expression_or_list()?;
             self.expect(&Token::CloseBlock)?;
             // Declared only now: the value may read an outer variable of the same name.
-            return Ok(Node::Set(self.declare(&targets)?, value));
+            return Ok(Node::Set(Box::new((self.declare(&targets)?, value))));
         }
         let mut filters = Vec::new();
         while self.at_mark("|") {
@@ -207,11 +205,12 @@ impl<'t> Parser<'t, '_> {
         self.expect(&Token::CloseBlock)?;
         let body = self.nodes(&["endset"])?;
         self.end_block()?;
-        Ok(Node::SetBlock {
-            target: self.declare(&targets)?,
+        let target = self.declare(&targets)?;
+        Ok(Node::SetBlock(Box::new(SetBlock {
+            target,
             filters,
             body,
-        })
+        })))
     }
 
     /// `a`, `a, b`, `(a, b), c` or `namespace.key`.
@@ -272,7 +271,7 @@ impl<'t> Parser<'t, '_> {
         Ok(Names::One(name))
     }
 
-    fn declare(&mut self, names: &Names<'_>) -> Read<Target> {
+    fn declare(&mut self, names: &Names<'t>) -> Read<Target> {
         Ok(match names {
             Names::One(name) => Target::Slot(self.names.declare(name)),
             Names::Several(names, span) => {
@@ -285,13 +284,13 @@ impl<'t> Parser<'t, '_> {
                     return self.syntax(*span, format!("`{name}` is not a namespace"));
                 }
                 let kind = ExprKind::Name(Name {
-                    text: Arc::from(*name),
+                    text: self.word(name),
                     slots,
                 });
                 let namespace = Expr { span: *span, kind };
                 Target::Member {
                     namespace,
-                    key: Arc::from(*key),
+                    key: self.word(key),
                 }
             }
         })
