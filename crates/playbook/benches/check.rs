@@ -1,10 +1,5 @@
 //! How long it takes to check a playbook of 200 steps.
 
-#![expect(
-    missing_docs,
-    reason = "macros of the bench runner make undocumented items"
-)]
-
 use std::fmt::Write as _;
 use std::hint::black_box;
 

@@ -28,26 +28,59 @@ pub(super) fn check(sink: &mut Sink<'_>, subject: &Subject<'_>) {
     for site in sites(subject.playbook) {
         let local = local_names(&site);
         for read in &site.template.facts().reads {
-            let at = sink
-                .source
-                .inside(site.span, site.template.source(), read.range.clone());
-            match read.root() {
-                "keychain" => keychain(sink, subject, &site, read, at),
-                "steps" if site.place != Place::Workload => {
-                    if let Some(name) = read.path.get(1) {
-                        named_step(sink, subject, name, at);
-                    }
-                }
-                root if local.contains(root) => {}
-                root if site.place != Place::Workload && own.provides(root) => {}
-                root if site.place != Place::Workload && subject.declares(root) => {
-                    reach.check(sink, subject, &site, &RootRead { root, at });
-                }
-                _ if read.maybe_local => {}
-                root => unknown(sink, subject, &own, &local, &RootRead { root, at }),
-            }
+            name(
+                sink,
+                subject,
+                &Known {
+                    own: &own,
+                    local: &local,
+                    reach: &reach,
+                },
+                &site,
+                read,
+            );
         }
         comparisons(sink, &site);
+    }
+}
+
+/// What there is to know about names where a template stands.
+struct Known<'k, 'p> {
+    own: &'k OwnNames<'p>,
+    local: &'k [&'p str],
+    reach: &'k Reach,
+}
+
+fn name(
+    sink: &mut Sink<'_>,
+    subject: &Subject<'_>,
+    known: &Known<'_, '_>,
+    site: &Site<'_>,
+    read: &Read,
+) {
+    let root = read.root();
+    let in_run = site.place != Place::Workload;
+    let is_step = in_run && subject.declares(root);
+    let is_free = !matches!(root, "keychain" | "steps");
+    if is_free && (known.local.contains(&root) || (in_run && known.own.provides(root))) {
+        return;
+    }
+    // Where a read stands in the document is worked out only for the few that are looked at.
+    let at = sink
+        .source
+        .inside(site.span, site.template.source(), read.range.clone());
+    match root {
+        "keychain" => keychain(sink, subject, site, read, at),
+        "steps" if in_run => {
+            if let Some(name) = read.path.get(1) {
+                named_step(sink, subject, name, at);
+            }
+        }
+        _ if is_step => known
+            .reach
+            .check(sink, subject, site, &RootRead { root, at }),
+        _ if read.maybe_local => {}
+        _ => unknown(sink, subject, known, &RootRead { root, at }),
     }
 }
 
@@ -63,20 +96,14 @@ struct RootRead<'n> {
     at: Span,
 }
 
-fn unknown(
-    sink: &mut Sink<'_>,
-    subject: &Subject<'_>,
-    own: &OwnNames<'_>,
-    local: &std::collections::BTreeSet<&str>,
-    name: &RootRead<'_>,
-) {
+fn unknown(sink: &mut Sink<'_>, subject: &Subject<'_>, known: &Known<'_, '_>, name: &RootRead<'_>) {
     let known = subject
         .declared
         .iter()
         .map(String::as_str)
-        .chain(own.workload.iter().copied())
-        .chain(own.ctx.iter().copied())
-        .chain(local.iter().copied());
+        .chain(known.own.workload.iter().copied())
+        .chain(known.own.ctx.iter().copied())
+        .chain(known.local.iter().copied());
     let near = near(name.root, known);
     let message = format!("unknown name '{}'", name.root);
     if near.is_some() {

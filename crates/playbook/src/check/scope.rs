@@ -102,8 +102,10 @@ pub(super) fn sets(step: &Step) -> impl Iterator<Item = (&Set, bool)> {
 }
 
 /// The names that a template may read besides steps, workload keys and variables of the execution.
-pub(super) fn local_names<'p>(site: &Site<'p>) -> BTreeSet<&'p str> {
-    let mut names = BTreeSet::new();
+///
+/// A list, because most templates ask for one or two names and a set would cost more to build.
+pub(super) fn local_names<'p>(site: &Site<'p>) -> Vec<&'p str> {
+    let mut names = Vec::new();
     if site.place == Place::Workload {
         names.extend(AT_START);
         return names;
