@@ -91,7 +91,11 @@ pub fn rule<'p>(
     scope: &dyn Scope,
 ) -> Result<Ruling<'p>, PolicyError> {
     let Some(policy) = policy else {
-        let next = if attempt.is_ok { Next::Continue } else { Next::Fail };
+        let next = if attempt.is_ok {
+            Next::Continue
+        } else {
+            Next::Fail
+        };
         return Ok(Ruling { next, set: None });
     };
     for (at, rule) in policy.rules.iter().enumerate() {
@@ -129,9 +133,9 @@ impl Reader<'_> {
             RuleTest::Else => Ok(true),
             RuleTest::When(when) => match &when.value {
                 Condition::Fixed(value) => Ok(*value),
-                Condition::Test(template) => {
-                    template.test(self.scope).map_err(|error| self.broken(error))
-                }
+                Condition::Test(template) => template
+                    .test(self.scope)
+                    .map_err(|error| self.broken(error)),
             },
         }
     }
@@ -230,7 +234,9 @@ impl Delay {
         };
         let bounded = grown.min(self.longest);
         let taken = self.jitter.map_or(bounded, |part| fraction(bounded, part));
-        taken.max(self.asked_for.unwrap_or_default()).min(self.longest)
+        taken
+            .max(self.asked_for.unwrap_or_default())
+            .min(self.longest)
     }
 }
 
@@ -248,7 +254,9 @@ fn fraction(delay: Millis, part: f64) -> Millis {
 pub fn jump_target(target: &JumpTarget, tasks: &[Task], from: usize) -> Option<usize> {
     match target {
         JumpTarget::Previous(_) => from.checked_sub(1),
-        JumpTarget::Label(label) => tasks.iter().position(|task| task.label.value == label.value),
+        JumpTarget::Label(label) => tasks
+            .iter()
+            .position(|task| task.label.value == label.value),
     }
 }
 

@@ -15,7 +15,11 @@ fn policy(yaml: &str) -> TaskPolicy {
     let Some(Document::Playbook(playbook)) = checked.document else {
         panic!("{:?}", checked.diagnostics);
     };
-    playbook.workflow[0].tool.tasks()[0].spec.policy.clone().unwrap()
+    playbook.workflow[0].tool.tasks()[0]
+        .spec
+        .policy
+        .clone()
+        .unwrap()
 }
 
 fn attempt(is_ok: bool, number: u32) -> Attempt {
@@ -73,13 +77,23 @@ fn retries_are_counted_with_the_first_attempt() {
     assert_eq!(next(rules, attempt(false, 1), "{}"), "retry in 2s");
     assert_eq!(next(rules, attempt(false, 2), "{}"), "retry in 2s");
     assert_eq!(next(rules, attempt(false, 3), "{}"), "Spent");
-    assert_eq!(next("{rules: [{when: true, then: {do: retry}}]}", attempt(false, 3), "{}"), "Spent");
+    assert_eq!(
+        next(
+            "{rules: [{when: true, then: {do: retry}}]}",
+            attempt(false, 3),
+            "{}"
+        ),
+        "Spent"
+    );
 }
 
 #[test]
 fn settings_may_be_templates() {
     let rules = "{rules: [{when: true, then: {do: retry, attempts: '{{ a }}', delay: '{{ d }}'}}]}";
-    assert_eq!(next(rules, attempt(false, 1), r#"{"a":2,"d":"500ms"}"#), "retry in 500ms");
+    assert_eq!(
+        next(rules, attempt(false, 1), r#"{"a":2,"d":"500ms"}"#),
+        "retry in 500ms"
+    );
     assert_eq!(next(rules, attempt(false, 2), r#"{"a":2,"d":1}"#), "Spent");
     assert_eq!(
         next(rules, attempt(false, 1), r#"{"a":2,"d":[]}"#),
@@ -102,7 +116,9 @@ fn a_chosen_rule_writes() {
 }
 
 fn delays(delay: &Delay) -> Vec<u64> {
-    [1, 2, 3, 4].map(|retry| delay.before(retry).as_ms()).to_vec()
+    [1, 2, 3, 4]
+        .map(|retry| delay.before(retry).as_ms())
+        .to_vec()
 }
 
 #[test]
@@ -119,10 +135,28 @@ fn delays_grow_as_told() {
     assert_eq!(delays(&with(Some(Backoff::None))), [0, 0, 0, 0]);
     assert_eq!(delays(&with(Some(Backoff::Fixed))), [100, 100, 100, 100]);
     assert_eq!(delays(&with(Some(Backoff::Linear))), [100, 200, 300, 400]);
-    assert_eq!(delays(&with(Some(Backoff::Exponential))), [100, 200, 400, 500]);
-    assert_eq!(delays(&Delay { first: None, ..delay }), [0, 0, 0, 0]);
-    let unsaid = Delay { first: None, ..with(Some(Backoff::Fixed)) };
-    assert_eq!(delays(&Delay { longest: Millis::from_secs(9), ..unsaid })[0], 1000);
+    assert_eq!(
+        delays(&with(Some(Backoff::Exponential))),
+        [100, 200, 400, 500]
+    );
+    assert_eq!(
+        delays(&Delay {
+            first: None,
+            ..delay
+        }),
+        [0, 0, 0, 0]
+    );
+    let unsaid = Delay {
+        first: None,
+        ..with(Some(Backoff::Fixed))
+    };
+    assert_eq!(
+        delays(&Delay {
+            longest: Millis::from_secs(9),
+            ..unsaid
+        })[0],
+        1000
+    );
 }
 
 #[test]
@@ -135,7 +169,10 @@ fn the_other_side_raises_a_delay_up_to_the_bound() {
         asked_for: None,
     };
     assert_eq!(delay.before(1).as_ms(), 25);
-    let asked = |ms| Delay { asked_for: Some(Millis::from_ms(ms)), ..delay };
+    let asked = |ms| Delay {
+        asked_for: Some(Millis::from_ms(ms)),
+        ..delay
+    };
     assert_eq!(asked(300).before(1).as_ms(), 300);
     assert_eq!(asked(10).before(1).as_ms(), 25);
     assert_eq!(asked(9000).before(1).as_ms(), 500);

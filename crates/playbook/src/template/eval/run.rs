@@ -7,7 +7,7 @@ use std::sync::Arc;
 use noetl_types::{Json, JsonMap};
 
 use super::value::Value;
-use crate::template::error::{Outcome, Stop};
+use crate::template::error::{Limit, Outcome, Stop};
 use crate::template::meter::Meter;
 use crate::template::number::integer;
 use crate::template::print;
@@ -190,13 +190,9 @@ impl<'r> Run<'r> {
         let mut total: usize = 0;
         for value in values {
             // Stops at the first value too many, however large the others are.
-            let len = print::printed_len(value, most.saturating_sub(total));
-            total = total
-                .saturating_add(len.unwrap_or(most))
-                .saturating_add(between.len());
-            if len.is_none() {
-                break;
-            }
+            let len = print::printed_len(value, most.saturating_sub(total))
+                .ok_or_else(|| Stop::limit(Limit::Output, most))?;
+            total = total.saturating_add(len).saturating_add(between.len());
         }
         let total = total.saturating_sub(between.len());
         self.meter.text(total)?;

@@ -1,0 +1,523 @@
+//! No template takes more than its bounds, whatever it tries.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a helper of a test fails the test"
+)]
+
+use noetl_playbook::template::{
+    Limit, MapScope, ParseOptions, Place, RenderError, RenderErrorKind, Template, TemplateLimits,
+};
+use noetl_types::Json;
+use proptest::prelude::*;
+
+/// No render may hold more than this at any moment.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// Renders a template on a small stack and checks the memory that it takes at its peak.
+fn measured(text: &str, names: &MapScope) -> Result<Json, RenderError> {
+    let template =
+        Template::parse(text, Place::Run).unwrap_or_else(|faults| panic!("{text}: {faults:?}"));
+    let mut outcome = None;
+    let taken = allocation_counter::measure(|| outcome = Some(template.render(names)));
+    assert!(
+        taken.bytes_max < MOST_BYTES,
+        "{text}: {} MiB",
+        taken.bytes_max >> 20
+    );
+    outcome.expect("rendered").map(|rendered| rendered.value)
+}
+
+fn limit_of(text: &str, names: &MapScope) -> Limit {
+    match measured(text, names) {
+        Err(RenderError {
+            kind: RenderErrorKind::Limit(limit),
+            ..
+        }) => limit,
+        Err(error) => panic!("{text}: {error}"),
+        Ok(_) => panic!("{text} should pass a limit"),
+    }
+}
+
+/// A template that doubles a value so many times.
+fn doubled(times: u32, start: &str, step: &str, end: &str) -> String {
+    format!(
+        "{{% set ns = namespace(x={start}) %}}{{% for i in range({times}) %}}{{% set ns.x = {step} %}}{{% endfor %}}{{{{ {end} }}}}"
+    )
+}
+
+#[test]
+fn memory_bombs_are_stopped() {
+    let texts = [
+        "{{ 'x' * 1000000000 }}",
+        "{{ 1000000000000 * 'xyz' }}",
+        "{{ 'x' * 18446744073709551615 }}",
+        "{{ [0] * 1000000000 }}",
+        "{{ [0] * 18446744073709551615 }}",
+        "{{ ('x' * 1000000) | replace('x', 'y' * 1000000) }}",
+        "{{ range(100000) | join('x' * 1000000) }}",
+        "{{ ('x' * 100000) | list | join('x' * 10000) }}",
+        "{{ ('a,' * 7000000) | split(',') | length }}",
+        "{{ ('x' * 16000000) | list | length }}",
+        "{{ (' ' * 16000000) | urlencode }}",
+        "{{ ('x' * 16000000) | b64encode | length }}",
+        "{{ ('ŉ' * 8000000) | upper | length }}",
+        "{{ ('ŉ' * 8000000) | title | length }}",
+        "{{ ('\u{1}' * 8000000) | tojson | length }}",
+        "{{ ('[' ~ '[],' * 5000000 ~ '[]]') | fromjson | length }}",
+        "{{ ('[' ~ '1,' * 7000000 ~ '1]') | fromjson | length }}",
+        "{{ [range(100000)] * 100000 }}",
+        "{{ [[range(100000)] * 1000] * 1000 }}",
+        "{{ ([['x' * 1000000] * 1000]) | tojson | length }}",
+        "{{ ([range(1000)] * 1000) | tojson(16) | length }}",
+        "{% for i in range(100000) %}{{ 'x' * 1000 }}{% endfor %}",
+        "{% for i in range(1000) %}{{ range(1000) }}{% endfor %}",
+        "{% set a %}{% for i in range(100000) %}{{ 'x' * 100 }}{% endfor %}{% endset %}{% set b = a ~ a %}{% set c = a ~ b %}{{ c }}",
+        "{{ ('x' * 15000000)[::-1] | length }}",
+        "{{ ('x' * 10000000) | reverse | upper | lower | trim | reverse | length }}",
+        "{{ ([{'k': 1}] * 1000000) | groupby('k') | length }}",
+        "{{ ([1] * 1000000) | sort | length }}",
+        "{{ ((['x' * 1000] * 1000) * 100 ~ '') | length }}",
+        "{{ [['x' * 1000] * 20000] | join | length }}",
+    ];
+    for text in texts {
+        let limit = limit_of(text, &MapScope::new());
+        assert!(
+            matches!(limit, Limit::Memory | Limit::Output | Limit::Fuel),
+            "{text}: {limit:?}"
+        );
+    }
+}
+
+#[test]
+fn doubling_is_stopped() {
+    for (start, step, end) in [
+        ("'x'", "ns.x ~ ns.x", "ns.x | length"),
+        ("'x'", "ns.x + ns.x", "ns.x | length"),
+        ("'x'", "ns.x * 2", "ns.x | length"),
+        ("'x'", "ns.x | replace('x', 'xx')", "ns.x | length"),
+        ("'x'", "[ns.x, ns.x] | join", "ns.x | length"),
+        ("[1]", "ns.x + ns.x", "ns.x | length"),
+        ("[1]", "ns.x * 2", "ns.x | length"),
+        ("'\"'", "ns.x | tojson | tojson", "ns.x | length"),
+        ("'x'", "ns.x | b64encode ~ ns.x", "ns.x | length"),
+        ("{'a': 1}", "dict(ns.x, b=ns.x)", "ns.x | length"),
+        ("[1]", "[ns.x]", "ns.x"),
+        ("{'a': 1}", "{'a': ns.x}", "ns.x"),
+        ("{'a': 1}", "dict(a=ns.x)", "ns.x"),
+        ("{'a': 1}", "ns.x | items", "ns.x | length"),
+    ] {
+        // `items` of a list is an error of its own, so that step is wrapped once more.
+        let step = if step == "ns.x | items" {
+            "{'a': ns.x | items}"
+        } else {
+            step
+        };
+        let text = doubled(200, start, step, end);
+        let limit = limit_of(&text, &MapScope::new());
+        assert!(
+            matches!(
+                limit,
+                Limit::Memory | Limit::Output | Limit::Fuel | Limit::Nesting
+            ),
+            "{text}: {limit:?}"
+        );
+    }
+}
+
+/// A value that holds the same part over and over is small in memory and endless on paper.
+#[test]
+fn sharing_does_not_hide_size() {
+    for end in [
+        "ns.x",
+        "ns.x | tojson | length",
+        "ns.x | tojson(2) | length",
+        "ns.x ~ ''",
+        "'' ~ ns.x",
+        "[ns.x] | join",
+        "ns.x | string | length",
+        "ns.x == (ns.x | list)",
+        "ns.x | sort | length",
+        "ns.x | unique | length",
+        "ns.x in [[ns.x]]",
+        "ns.x | sha256",
+        "ns.x | upper | length",
+        "{'a': ns.x}",
+    ] {
+        let text = doubled(40, "[1]", "[ns.x, ns.x]", end);
+        let limit = limit_of(&text, &MapScope::new());
+        assert!(
+            matches!(limit, Limit::Fuel | Limit::Output | Limit::Memory),
+            "{text}: {limit:?}"
+        );
+    }
+}
+
+#[test]
+fn a_sort_of_long_equals_is_stopped() {
+    let big = Json::from("x".repeat(4_000_000));
+    let twin = Json::from("x".repeat(4_000_000));
+    let limits = TemplateLimits {
+        fuel: 100_000,
+        ..TemplateLimits::default()
+    };
+    let names = MapScope::new()
+        .with("a", big)
+        .with("b", twin)
+        .limited(limits);
+    for text in [
+        "{{ ([a, b] * 1000) | sort(case_sensitive=true) | length }}",
+        "{{ ([a, b] * 1000) | unique(case_sensitive=true) | length }}",
+        "{{ ([a, b] * 1000) | max(case_sensitive=true) | length }}",
+        "{% for i in range(1000) %}{{ a == b }}{% endfor %}",
+        "{% for i in range(1000) %}{{ 'y' in a }}{% endfor %}",
+        "{% for i in range(1000) %}{{ a | length }}{% endfor %}",
+        "{% for i in range(1000) %}{{ a.startswith(b) }}{% endfor %}",
+        "{% for i in range(1000) %}{{ a[3999999] }}{% endfor %}",
+        "{% for i in range(1000) %}{{ a | trim | length }}{% endfor %}",
+        "{% for i in range(1000) %}{{ (a | sha256)[0] }}{% endfor %}",
+    ] {
+        let limit = limit_of(text, &names);
+        assert!(
+            matches!(limit, Limit::Fuel | Limit::Memory),
+            "{text}: {limit:?}"
+        );
+    }
+}
+
+#[test]
+fn work_is_bounded() {
+    let nested = "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}";
+    for text in [
+        nested,
+        "{% for a in range(100000) %}{% for b in range(100) %}{% set x = b %}{% endfor %}{% endfor %}",
+        "{% for a in range(100000) %}{{ range(1000) | sum }}{% endfor %}",
+        "{% for a in range(100000) %}{% if range(1000) | select('odd') %}{% endif %}{% endfor %}",
+        "{% for a in range(100000) %}{{ 5 in range(1000) | list }}{% endfor %}",
+    ] {
+        assert!(
+            matches!(
+                limit_of(text, &MapScope::new()),
+                Limit::Fuel | Limit::Memory
+            ),
+            "{text}"
+        );
+    }
+    assert_eq!(
+        limit_of("{{ range(100001) }}", &MapScope::new()),
+        Limit::Range
+    );
+    assert_eq!(
+        limit_of("{{ range(0, 18446744073709551615) }}", &MapScope::new()),
+        Limit::Range
+    );
+}
+
+#[test]
+fn limits_are_configurable() {
+    let limits = TemplateLimits {
+        fuel: 50,
+        ..TemplateLimits::default()
+    };
+    let names = MapScope::new().limited(limits);
+    assert_eq!(
+        limit_of("{% for i in range(100) %}{% endfor %}", &names),
+        Limit::Fuel
+    );
+    assert!(measured("{{ 1 + 1 }}", &names).is_ok());
+
+    let limits = TemplateLimits {
+        output: 10,
+        ..TemplateLimits::default()
+    };
+    let names = MapScope::new()
+        .limited(limits)
+        .with("x", Json::from("12345678901"));
+    assert_eq!(limit_of("{{ 'x' * 11 }}", &names), Limit::Output);
+    assert_eq!(limit_of("a{{ 'x' * 10 }}", &names), Limit::Output);
+    assert_eq!(limit_of("{{ [x] }}", &names), Limit::Output);
+    assert!(measured("{{ 'x' * 10 }}", &names).is_ok());
+    // What the scope holds is not made by the template.
+    assert!(measured("{{ x }}", &names).is_ok());
+
+    let limits = TemplateLimits {
+        range: 3,
+        ..TemplateLimits::default()
+    };
+    let names = MapScope::new().limited(limits);
+    assert_eq!(limit_of("{{ range(4) }}", &names), Limit::Range);
+    assert!(measured("{{ range(3) }}", &names).is_ok());
+
+    let limits = TemplateLimits {
+        nesting: 2,
+        ..TemplateLimits::default()
+    };
+    let names = MapScope::new()
+        .limited(limits)
+        .with("x", Json::list([Json::list([])]));
+    assert_eq!(limit_of("{{ [x] }}", &names), Limit::Nesting);
+    assert!(measured("{{ [x[0]] }}", &names).is_ok());
+
+    let limits = TemplateLimits {
+        memory: 1000,
+        ..TemplateLimits::default()
+    };
+    let names = MapScope::new().limited(limits);
+    assert_eq!(limit_of("{{ [1] * 100 }}", &names), Limit::Memory);
+}
+
+#[test]
+fn a_large_outcome_within_the_bounds_is_fine() {
+    let text = "{% for i in range(1000) %}{{ 'x' * 16000 }}{% endfor %}";
+    let rendered = measured(text, &MapScope::new()).unwrap();
+    assert_eq!(rendered.as_str().unwrap().len(), 16_000_000);
+    let rendered = measured("{{ 'x' * 16000000 }}", &MapScope::new()).unwrap();
+    assert_eq!(rendered.as_str().unwrap().len(), 16_000_000);
+    let rows = Json::list((0..50_000).map(|id| Json::object([("id", Json::from(id))])));
+    let names = MapScope::new().with("rows", rows);
+    let text =
+        "{{ rows | selectattr('id', 'odd') | map(attribute='id') | sort(reverse=true) | first }}";
+    assert_eq!(measured(text, &names).unwrap(), Json::from(49_999));
+    assert_eq!(
+        measured("{{ rows | tojson | fromjson | length }}", &names).unwrap(),
+        Json::from(50_000)
+    );
+}
+
+/// Runs on a stack as small as the stack of a thread may be; without optimisation all takes more.
+fn on_a_small_stack(run: impl FnOnce() + Send + 'static) {
+    let bytes = if cfg!(debug_assertions) {
+        1 << 21
+    } else {
+        1 << 19
+    };
+    let thread = std::thread::Builder::new()
+        .stack_size(bytes)
+        .spawn(run)
+        .unwrap();
+    thread.join().unwrap();
+}
+
+#[test]
+fn deep_texts_are_refused() {
+    let many = 100_000;
+    let texts = [
+        "(".repeat(many),
+        "[".repeat(many),
+        "{'a':".repeat(many),
+        "not ".repeat(many),
+        "-".repeat(many),
+        "+ -".repeat(many),
+        "a if b else ".repeat(many),
+        "a[".repeat(many),
+        "x.get(".repeat(many),
+        "range(".repeat(many),
+        "a|d(".repeat(many),
+        "a is eq -".repeat(many),
+        "(((a)|d(".repeat(many),
+        "a and not ".repeat(many),
+    ];
+    on_a_small_stack(move || {
+        for text in texts {
+            for text in [format!("{{{{ {text} }}}}"), format!("{{% if {text} %}}")] {
+                let faults = Template::parse(&text, Place::Run).unwrap_err();
+                assert_eq!(faults.len(), 1, "{}", &text[..40]);
+            }
+        }
+        for open in ["{% if a %}", "{% for a in b %}", "{% set a %}"] {
+            let faults = Template::parse(&open.repeat(many), Place::Run).unwrap_err();
+            assert_eq!(faults[0].to_string(), "nested deeper than 64 levels");
+        }
+    });
+}
+
+#[test]
+fn what_is_nested_as_deep_as_allowed_works() {
+    let depth = 63;
+    let texts = [
+        format!("{}1{}", "(".repeat(depth), ")".repeat(depth)),
+        format!("{}1{}", "[".repeat(depth), "]".repeat(depth)),
+        format!("{}1", "not ".repeat(depth)),
+        format!("{}1", "-".repeat(depth)),
+        format!("{}1", "1 if false else ".repeat(depth)),
+        format!(
+            "{}1{}",
+            "(not 1 == 1 + 1 ~ 1 * 1 ** (".repeat(20),
+            "))".repeat(20)
+        ),
+        format!("{}0{}", "[0][".repeat(depth), "]".repeat(depth)),
+        format!("{}1{}", "1|d(".repeat(depth), ")".repeat(depth)),
+    ];
+    on_a_small_stack(move || {
+        for text in texts {
+            let template =
+                Template::condition(&text).unwrap_or_else(|faults| panic!("{text}: {faults:?}"));
+            drop(template.render(&MapScope::new()));
+        }
+        let blocks = 62;
+        let text = format!(
+            "{}x{}",
+            "{% if true %}".repeat(blocks),
+            "{% endif %}".repeat(blocks)
+        );
+        let template = Template::parse(&text, Place::Run).unwrap();
+        assert_eq!(
+            template.render(&MapScope::new()).unwrap().value,
+            Json::from("x")
+        );
+    });
+}
+
+#[test]
+fn long_chains_are_flat() {
+    let many = 4_000;
+    let texts = [
+        format!("1{}", " + 1".repeat(many)),
+        format!("1{}", " ~ 1".repeat(many)),
+        format!("1{}", " and 1".repeat(many)),
+        format!("0{}", " or 0".repeat(many)),
+        format!("1{}", " < 2".repeat(many)),
+        format!("a{}", ".b".repeat(many)),
+        format!("a{}", "[0]".repeat(many / 2)),
+        format!("1{}", " | abs".repeat(many)),
+        format!("1{}", " is not odd".repeat(many / 2)),
+        format!("[{}]", "1, ".repeat(many)),
+        format!("{{{}}}", "1: 2, ".repeat(many / 2)),
+        format!("dict({})", "a=1, ".repeat(many / 2)),
+        format!("1{}", " ** 1".repeat(many)),
+        "'a' ".repeat(many),
+    ];
+    on_a_small_stack(move || {
+        for text in texts {
+            let template = Template::condition(&text).unwrap_or_else(|faults| panic!("{faults:?}"));
+            template.render(&MapScope::new()).unwrap();
+        }
+    });
+}
+
+#[test]
+fn long_expressions_are_refused() {
+    let text = format!("{{{{ 1{} }}}}", " + 1".repeat(5_000));
+    let faults = Template::parse(&text, Place::Run).unwrap_err();
+    assert_eq!(
+        faults[0].to_string(),
+        "expression has more than 10000 tokens"
+    );
+    // The bound is on each expression, not on the text.
+    let text = "{{ 1 + 1 }}".repeat(10_000);
+    assert!(Template::parse(&text, Place::Run).is_ok());
+    // There is one on the text as well, ten times as large.
+    let faults = Template::parse(&text.repeat(3), Place::Run).unwrap_err();
+    assert_eq!(faults[0].to_string(), "text has more than 100000 tokens");
+    let limits = TemplateLimits {
+        tokens: 4,
+        ..TemplateLimits::default()
+    };
+    let options = ParseOptions {
+        limits,
+        ..ParseOptions::default()
+    };
+    assert!(Template::parse_with("{{ 1 + 1 }}", &options).is_ok());
+    assert!(Template::parse_with("{{ 1 + 1 + 1 }}", &options).is_err());
+    assert!(Template::condition_with("1 + 1 + 1", &options).is_err());
+}
+
+/// Steps that make a text from the text `ns.t` and the list `ns.l`.
+const TEXT_STEPS: [&str; 18] = [
+    "ns.t ~ ns.t",
+    "ns.t * 37",
+    "ns.t + ns.t",
+    "ns.t | replace('x', ns.t[:1000])",
+    "ns.t | upper",
+    "ns.t | title",
+    "ns.t | tojson",
+    "ns.t | b64encode",
+    "ns.t | urlencode",
+    "ns.t | reverse",
+    "ns.t[::-1] ~ ns.t",
+    "ns.t[::2]",
+    "ns.t | trim('y')",
+    "ns.l | join(ns.t[:10000])",
+    "ns.l | tojson",
+    "ns.l | tojson(4)",
+    "ns.l | string",
+    "ns.l ~ ns.t",
+];
+
+/// Steps that make a list from them.
+const LIST_STEPS: [&str; 20] = [
+    "ns.l + ns.l",
+    "ns.l * 29",
+    "[ns.l, ns.l]",
+    "[ns.t, ns.l]",
+    "{'a': ns.l, 'b': ns.t} | items",
+    "dict(a=ns.l, b=ns.l) | values",
+    "ns.t | list",
+    "ns.t | split('x')",
+    "ns.t | split",
+    "ns.l | sort",
+    "ns.l | unique",
+    "ns.l | reverse",
+    "ns.l[::2] + ns.l",
+    "ns.l | map('string')",
+    "ns.l | map('list')",
+    "ns.l | map('tojson')",
+    "ns.l | groupby(0)",
+    "ns.l | select('string')",
+    "ns.l | tojson | fromjson",
+    "range(20000) | list + ns.l",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        // Each case goes through megabytes.
+        cases: if ProptestConfig::default().cases > 256 { 20_000 } else { 12 },
+        failure_persistence: None,
+        max_shrink_iters: 64,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn no_steps_take_more_memory(steps in prop::collection::vec(0..TEXT_STEPS.len() + LIST_STEPS.len(), 1..40)) {
+        let mut text = "{% set ns = namespace(t='xy x', l=[1, 'x', [2]]) %}".to_owned();
+        for step in steps {
+            let set = match TEXT_STEPS.get(step) {
+                Some(step) => format!("{{% set ns.t = {step} %}}"),
+                None => format!("{{% set ns.l = {} %}}", LIST_STEPS[step - TEXT_STEPS.len()]),
+            };
+            text.push_str(&set);
+        }
+        text.push_str("{{ ns.t }}{{ ns.l }}");
+        // Whether it ends in a limit or not: `measured` looks at what it took.
+        drop(measured(&text, &MapScope::new()));
+        let native = text.replace("{{ ns.t }}{{ ns.l }}", "{{ [ns.t, ns.l] }}");
+        drop(measured(&native, &MapScope::new()));
+    }
+}
+
+#[test]
+fn reading_takes_little_memory() {
+    for part in [
+        "{{a}}",
+        "x{{a}}",
+        "{{a.b}}",
+        "{{a|d}}",
+        "{{a+a+a+a+a+a+a+a}}",
+        "{{[a,a,a,a,a,a,a,a,a]}}",
+        "{{{a:a,a:a,a:a,a:a}}}",
+        "{%if a%}{%endif%}",
+        "{%set a=1%}",
+        "{{1=='a'}}",
+        "{{a|lenght}}",
+        "{%do%}",
+    ] {
+        let text = part.repeat((1 << 20) / part.len());
+        let taken = allocation_counter::measure(|| drop(Template::parse(&text, Place::Run)));
+        assert!(
+            taken.bytes_max < MOST_BYTES / 2,
+            "{part}: {} MiB",
+            taken.bytes_max >> 20
+        );
+    }
+}

@@ -1,0 +1,33 @@
+//! What templates mean, sentence by sentence.
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a helper of a test fails the test"
+)]
+#![expect(clippy::too_many_lines, reason = "a table reads best in one piece")]
+
+#[path = "template_suite/conditions.rs"]
+mod conditions;
+#[path = "template_suite/dynamic.rs"]
+mod dynamic;
+#[path = "template_suite/facts.rs"]
+mod facts;
+#[path = "template_suite/faults.rs"]
+mod faults;
+#[path = "template_suite/names.rs"]
+mod names;
+#[path = "template_suite/oracle.rs"]
+mod oracle;
+#[path = "template_suite/properties.rs"]
+mod properties;
+#[path = "template_suite/secrets.rs"]
+mod secrets;
+#[path = "template_suite/statements.rs"]
+mod statements;
+#[path = "template_suite/support.rs"]
+mod support;
+#[path = "template_suite/values.rs"]
+mod values;
+#[path = "template_suite/vocabulary.rs"]
+mod vocabulary;
