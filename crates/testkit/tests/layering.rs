@@ -1,5 +1,7 @@
 //! Dependencies between the rooms of the house point one way.
 
+#![expect(clippy::expect_used, reason = "a test fails by panicking")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
@@ -10,6 +12,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("noetl-playbook", &["noetl-types"]),
     ("noetl-engine", &["noetl-types", "noetl-playbook"]),
     ("noetl-oracle", &["noetl-types", "noetl-playbook"]),
+    ("noetl-store", &["noetl-types"]),
     (
         "noetl-testkit",
         &["noetl-types", "noetl-playbook", "noetl-engine"],

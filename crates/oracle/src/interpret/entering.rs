@@ -144,10 +144,13 @@ impl Machine<'_> {
 
     /// The step is skipped, and its arcs are evaluated at once.
     fn pass_over(&mut self, step: usize, run: Running, reason: SkipReason) {
-        self.skip(step, reason);
-        let outcome = self.or_undo(|machine| machine.leave(step, &run, &Ended::Skipped));
+        let outcome = self.or_undo(|machine| {
+            machine.skip(step, reason);
+            machine.leave(step, &run, &Ended::Skipped)
+        });
         if let Err(fault) = outcome {
-            // Choice: a skipped step whose routing fails is recorded like one with a broken guard.
+            // Choice: where its routing fails the step is not skipped but failed, like one with a
+            // broken guard.
             self.begin(step, run);
             self.fail_uncaught(step, &fault);
         }
