@@ -70,7 +70,7 @@ pub enum PolicyError {
         /// The rule, from 0.
         rule: usize,
         /// Why.
-        error: RenderError,
+        error: Box<RenderError>,
     },
     /// A template of a setting yields something that the setting does not take.
     #[error("policy rule {rule}: a {found} is no value for `{setting}`")]
@@ -194,7 +194,7 @@ impl Reader<'_> {
     fn broken(&self, error: RenderError) -> PolicyError {
         PolicyError::Template {
             rule: self.rule,
-            error,
+            error: Box::new(error),
         }
     }
 }

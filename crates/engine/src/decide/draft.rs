@@ -1,0 +1,282 @@
+//! A decision in the making: a copy of the state, and the events that led to it.
+
+use std::collections::BTreeMap;
+
+use noetl_playbook::graph::StepIndex;
+use noetl_types::{
+    CommandId, EventId, ExecutionId, IdGenerator, Json, JsonMap, ResultId, StepName, TaskError,
+    TaskErrorKind, Timestamp,
+};
+
+use super::scope::{Focus, RunScope, Vault};
+use super::{Decision, Moment, Refused, Verdict};
+use crate::apply::{ApplyError, Misfit};
+use crate::ctx::Writes;
+use crate::event::{Event, EventKind};
+use crate::payload::{Data, NewPayload, Payloads, Reference};
+use crate::plan::{Plan, StepPlan};
+use crate::state::{Life, Run, State};
+use crate::value::{MAX_VALUE_DEPTH, fits, is_shallow};
+
+/// A decision in the making.
+pub(super) struct Draft<'d> {
+    pub(super) plan: &'d Plan,
+    pub(super) state: State,
+    pub(super) now: Timestamp,
+    /// How many steps were entered or passed over.
+    pub(super) passes: u32,
+    /// How many commands of a step were closed during a pause and have their consequences later in
+    /// this decision.
+    pub(super) still_held: BTreeMap<StepIndex, usize>,
+    ids: &'d mut IdGenerator,
+    fetched: &'d dyn Payloads,
+    events: Vec<Event>,
+    payloads: Vec<NewPayload>,
+}
+
+/// A place in a decision.
+pub(super) struct Mark {
+    state: State,
+    events: usize,
+    payloads: usize,
+}
+
+/// Why something could not be worked out.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// The decision cannot be made now.
+    Refused(Refused),
+    /// The step fails.
+    Failed(Box<TaskError>),
+}
+
+impl From<Refused> for Trouble {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(refused)
+    }
+}
+
+impl From<TaskError> for Trouble {
+    fn from(error: TaskError) -> Self {
+        Self::Failed(Box::new(error))
+    }
+}
+
+impl<'d> Draft<'d> {
+    pub(super) fn new(state: &State, plan: &'d Plan, moment: &'d mut Moment<'_>) -> Self {
+        Self {
+            plan,
+            state: state.clone(),
+            now: moment.now,
+            passes: 0,
+            still_held: BTreeMap::new(),
+            ids: &mut *moment.ids,
+            fetched: moment.payloads,
+            events: Vec::with_capacity(8),
+            payloads: Vec::new(),
+        }
+    }
+
+    pub(super) fn into_decision(self, verdict: Verdict) -> Decision {
+        Decision {
+            events: self.events,
+            payloads: self.payloads,
+            verdict,
+            next: self.state,
+        }
+    }
+
+    /// Records what follows.
+    pub(super) fn emit(&mut self, kind: EventKind) -> Result<EventId, Refused> {
+        self.record(kind, None, self.now)
+    }
+
+    /// Records what follows from an event that is not the one before.
+    pub(super) fn emit_because(
+        &mut self,
+        kind: EventKind,
+        cause: EventId,
+    ) -> Result<EventId, Refused> {
+        self.record(kind, Some(cause), self.now)
+    }
+
+    /// Records what happened elsewhere; nothing is recorded from the future.
+    pub(super) fn emit_at(
+        &mut self,
+        kind: EventKind,
+        time: Option<Timestamp>,
+    ) -> Result<EventId, Refused> {
+        let time = time.unwrap_or(self.now).min(self.now);
+        self.record(kind, None, time)
+    }
+
+    fn record(
+        &mut self,
+        kind: EventKind,
+        cause: Option<EventId>,
+        time: Timestamp,
+    ) -> Result<EventId, Refused> {
+        let event_id: EventId = self.ids.mint(self.now.as_unix_ms())?;
+        let event = Event {
+            seq: self.state.version().next_seq(),
+            event_id,
+            time,
+            cause,
+            kind,
+        };
+        self.state.apply(self.plan, &event)?;
+        self.events.push(event);
+        Ok(event_id)
+    }
+
+    /// A place to go back to, should what follows turn out void.
+    pub(super) fn mark(&self) -> Mark {
+        Mark {
+            state: self.state.clone(),
+            events: self.events.len(),
+            payloads: self.payloads.len(),
+        }
+    }
+
+    /// Takes back all that was recorded since.
+    pub(super) fn go_back(&mut self, mark: Mark) {
+        self.state = mark.state;
+        self.events.truncate(mark.events);
+        self.payloads.truncate(mark.payloads);
+    }
+
+    /// The event recorded last.
+    pub(super) fn last_event(&self) -> Option<EventId> {
+        self.events.last().map(|event| event.event_id)
+    }
+
+    pub(super) fn step(&self, step: StepIndex) -> &'d StepPlan {
+        self.plan.step(step)
+    }
+
+    pub(super) fn name(&self, step: StepIndex) -> StepName {
+        self.plan.step(step).name.clone()
+    }
+
+    /// The run of a step that is known to be entered.
+    pub(super) fn run(&self, step: StepIndex) -> Result<&Run, Refused> {
+        self.state.run(step).ok_or_else(|| self.broken("run"))
+    }
+
+    /// How many commands of a step are open, or closed with consequences yet to come.
+    pub(super) fn unfinished(&self, step: StepIndex) -> usize {
+        let open = self.state.run(step).map_or(0, |run| run.open as usize);
+        open + self.still_held.get(&step).copied().unwrap_or_default()
+    }
+
+    /// What was believed of the state turns out wrong: a mistake of the engine.
+    pub(super) fn broken(&self, what: &'static str) -> Refused {
+        Refused::Broken(ApplyError {
+            seq: self.state.version().next_seq(),
+            misfit: Misfit::Contradiction(what),
+        })
+    }
+
+    pub(super) fn execution_id(&self) -> Result<ExecutionId, Refused> {
+        self.state.execution_id().ok_or(Refused::NotStarted)
+    }
+
+    /// What templates of a step see.
+    pub(super) fn scope<'s>(&'s self, step: StepIndex, focus: Focus<'s>) -> RunScope<'s> {
+        RunScope::new(self.plan, &self.state, step, focus)
+            .with_payloads(self.vault())
+            .at(self.now)
+    }
+
+    pub(super) fn vault(&self) -> Vault<'_> {
+        Vault {
+            fetched: self.fetched,
+            fresh: &self.payloads,
+        }
+    }
+
+    /// Refuses what can only happen to a run that goes on.
+    pub(super) fn must_go_on(&self) -> Result<(), Refused> {
+        self.must_have_begun()?;
+        match self.state.life {
+            Life::Ended(status) => Err(Refused::AlreadyEnded(status)),
+            Life::New | Life::Running | Life::Paused => Ok(()),
+        }
+    }
+
+    /// Refuses what can only happen to a run.
+    pub(super) fn must_have_begun(&self) -> Result<(), Refused> {
+        self.execution_id().map(|_| ())
+    }
+
+    /// The value as data of an event: moved out where it is over a budget.
+    pub(super) fn keep(
+        &mut self,
+        name: &StepName,
+        value: Json,
+        budget: u64,
+    ) -> Result<Data, Refused> {
+        let execution_id = self.execution_id()?;
+        self.keep_for(execution_id, name, value, budget)
+    }
+
+    /// The same for a run that is about to begin.
+    pub(super) fn keep_for(
+        &mut self,
+        execution_id: ExecutionId,
+        name: &StepName,
+        value: Json,
+        budget: u64,
+    ) -> Result<Data, Refused> {
+        let budget = usize::try_from(budget).unwrap_or(usize::MAX);
+        if value.is_null() || fits(&value, budget) {
+            return Ok(Data::Inline(value));
+        }
+        self.store_for(execution_id, name, value)
+            .map(Data::External)
+    }
+
+    /// Moves a value out of an event.
+    pub(super) fn store(&mut self, name: &StepName, value: Json) -> Result<Reference, Refused> {
+        let execution_id = self.execution_id()?;
+        self.store_for(execution_id, name, value)
+    }
+
+    fn store_for(
+        &mut self,
+        execution_id: ExecutionId,
+        name: &StepName,
+        value: Json,
+    ) -> Result<Reference, Refused> {
+        let result_id: ResultId = self.ids.mint(self.now.as_unix_ms())?;
+        let payload = NewPayload::new(execution_id, name.clone(), result_id, value);
+        let reference = payload.reference.clone();
+        self.payloads.push(payload);
+        Ok(reference)
+    }
+
+    /// The variables of the run that the tasks of a command wrote, as its last call tells.
+    pub(super) fn last_set(&self, command: CommandId) -> JsonMap {
+        let call = self
+            .events
+            .iter()
+            .rev()
+            .find_map(|event| match &event.kind {
+                EventKind::CallDone(done) if done.at.command == command => Some(&done.outcome.set),
+                EventKind::CallError(failed) if failed.at.command == command => {
+                    Some(&failed.outcome.set)
+                }
+                _ => None,
+            });
+        call.map_or_else(JsonMap::new, |set| Writes::of_report(set).ctx)
+    }
+}
+
+/// The failure of a value that no event can hold.
+pub(super) fn too_deep(value: &Json, what: &str) -> Option<TaskError> {
+    if is_shallow(value, MAX_VALUE_DEPTH) {
+        return None;
+    }
+    let message = format!("{what} is nested more than {MAX_VALUE_DEPTH} levels deep");
+    Some(TaskError::new(TaskErrorKind::Limit, message))
+}

@@ -1,0 +1,222 @@
+//! What can happen to a run from outside.
+
+use noetl_types::{
+    CatalogId, CommandId, Digest, ErrorCode, ExecutionId, Json, JsonMap, Millis, PlaybookPath,
+    PoolName, TaskError, Text, Timestamp, WorkerId,
+};
+
+use crate::event::{ExpiryReason, Steering, TaskReport, TimerId};
+use crate::payload::Data;
+
+/// What happens to a run from outside.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// It begins.
+    Start(Box<Start>),
+    /// A worker takes a command, and that is to be recorded at once.
+    Claim(Claim),
+    /// A worker tells what became of a command.
+    Report(Box<Report>),
+    /// The lease of a worker ran out.
+    LeaseExpired(LeaseExpired),
+    /// A timeout is due.
+    TimerFired(TimerId),
+    /// Somebody pauses it.
+    Pause(Steering),
+    /// Somebody lets it go on.
+    Resume(Steering),
+    /// Somebody ends it.
+    Cancel(Steering),
+    /// A result is known to be too late, by more than the state knows.
+    Ignored(Box<IgnoredResult>),
+}
+
+/// The beginning of a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Start {
+    /// The run.
+    pub execution_id: ExecutionId,
+    /// The definition that it is pinned to.
+    pub catalog_id: CatalogId,
+    /// The path of the definition.
+    pub path: PlaybookPath,
+    /// The version of the definition.
+    pub version: u32,
+    /// Digest of the definition's text.
+    pub definition_sha256: Digest,
+    /// What the caller gave: a map, laid over the defaults of the playbook.
+    pub payload: Json,
+    /// The environment that the operator lets playbooks see.
+    pub env: JsonMap,
+    /// Where `random()` and `uuid()` of the defaults come from.
+    pub seed: [u8; 32],
+    /// The run that starts this one.
+    pub parent_execution_id: Option<ExecutionId>,
+    /// The pool of workers that is to run it.
+    pub execution_pool: Option<PoolName>,
+    /// Its rank in the queue, where its caller gave one.
+    pub priority: Option<i16>,
+    /// The address that workers report to.
+    pub server_url: Option<Text>,
+    /// The program that starts it.
+    pub emitter: Option<Text>,
+    /// The trace that it belongs to.
+    pub trace: Option<Json>,
+    /// The event of another run that it is forked from.
+    pub forked_from: Option<Json>,
+    /// The run that it repeats.
+    pub rerun_of: Option<Json>,
+    /// The key under which no second run is made.
+    pub dedup: Option<Json>,
+}
+
+impl Start {
+    /// A start that says no more than it must.
+    pub fn new(execution_id: ExecutionId, catalog_id: CatalogId, path: PlaybookPath) -> Self {
+        Self {
+            execution_id,
+            catalog_id,
+            path,
+            version: 1,
+            definition_sha256: Digest::from_bytes([0; Digest::LEN]),
+            payload: Json::empty_map(),
+            env: JsonMap::new(),
+            seed: [0; 32],
+            parent_execution_id: None,
+            execution_pool: None,
+            priority: None,
+            server_url: None,
+            emitter: None,
+            trace: None,
+            forked_from: None,
+            rerun_of: None,
+            dedup: None,
+        }
+    }
+}
+
+/// A worker takes a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// The command.
+    pub command: CommandId,
+    /// The attempt that begins, from 1.
+    pub attempt: u32,
+    /// The worker.
+    pub worker: WorkerId,
+    /// How long it is its own.
+    pub lease_until: Option<Timestamp>,
+}
+
+/// What a worker tells of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Report {
+    /// The command.
+    pub command: CommandId,
+    /// The attempt, from 1.
+    pub attempt: u32,
+    /// The worker.
+    pub worker: WorkerId,
+    /// Until when the attempt was its own.
+    pub lease_until: Option<Timestamp>,
+    /// When it took the command; the time of the report where absent.
+    pub claimed_at: Option<Timestamp>,
+    /// When it began; no `command.started` is written where absent.
+    pub started_at: Option<Timestamp>,
+    /// Attempts of tasks that failed and were made again, as far as not reported yet.
+    pub retries: Vec<RetriedCall>,
+    /// What came of it.
+    pub outcome: ReportOutcome,
+}
+
+/// An attempt of a task that failed and is made again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RetriedCall {
+    /// What it failed with.
+    pub error: TaskError,
+    /// Which attempt of the task it was, from 1.
+    pub attempt: u32,
+    /// After how long it is made again.
+    pub retry_in: Millis,
+    /// When it failed; the time of the report where absent.
+    pub at: Option<Timestamp>,
+}
+
+/// What came of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReportOutcome {
+    /// It goes on.
+    Running {
+        /// How far it is.
+        progress: Option<Json>,
+    },
+    /// Its tasks went well.
+    Completed(TaskResult),
+    /// A task failed for good.
+    Failed {
+        /// With what.
+        error: TaskError,
+        /// What it left behind.
+        result: TaskResult,
+    },
+}
+
+/// What the tasks of a command left behind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskResult {
+    /// The data.
+    pub data: Data,
+    /// The data of each task of a pipeline by label, where that of the last one hides some of it.
+    pub labels: Option<Json>,
+    /// What the tasks wrote, by the keys of their `set`. A write to a path takes the place of all
+    /// earlier ones at or below it.
+    pub set: JsonMap,
+    /// The attempt of the last task, from 1.
+    pub attempt: u32,
+    /// What became of each task.
+    pub tasks: Vec<TaskReport>,
+}
+
+impl From<Data> for TaskResult {
+    fn from(data: Data) -> Self {
+        Self {
+            data,
+            labels: None,
+            set: JsonMap::new(),
+            attempt: 1,
+            tasks: Vec::new(),
+        }
+    }
+}
+
+/// The lease of a worker ran out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaseExpired {
+    /// The command.
+    pub command: CommandId,
+    /// The attempt.
+    pub attempt: u32,
+    /// Who had it.
+    pub worker: WorkerId,
+    /// Until when.
+    pub lease_until: Option<Timestamp>,
+    /// Why it ran out.
+    pub reason: ExpiryReason,
+}
+
+/// A result that is known to be too late.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IgnoredResult {
+    /// The command that it claims to be of.
+    pub command: CommandId,
+    /// The attempt that it claims to be of.
+    pub attempt: u32,
+    /// Who sent it.
+    pub worker: WorkerId,
+    /// Digest of the result.
+    pub sha256: Digest,
+    /// Its size.
+    pub bytes: u64,
+    /// Why it is ignored.
+    pub code: ErrorCode,
+}

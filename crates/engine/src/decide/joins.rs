@@ -1,0 +1,53 @@
+//! Joins: which of the waiting steps may enter.
+
+use noetl_playbook::graph::StepIndex;
+
+use super::draft::Draft;
+use super::{Refused, enter};
+use crate::plan::Plan;
+use crate::state::{State, StepStage};
+
+/// Enters every step that may, in order of arrival.
+pub(super) fn enter_ready(draft: &mut Draft<'_>) -> Result<(), Refused> {
+    while let Some(step) = next_to_enter(&draft.state, draft.plan) {
+        enter::enter(draft, step)?;
+    }
+    Ok(())
+}
+
+/// The step that enters next: the one that has waited longest among those that no other live step
+/// can still lead to.
+fn next_to_enter(state: &State, plan: &Plan) -> Option<StepIndex> {
+    if state.is_failing() || state.is_paused() || state.is_ended() {
+        return None;
+    }
+    let mut waiting: Vec<(u64, StepIndex)> = state
+        .waiting
+        .iter()
+        .filter(|step| state.step_stage(*step) == StepStage::Waiting)
+        .filter_map(|step| Some((state.step(step)?.waiting.as_ref()?.order, step)))
+        .collect();
+    waiting.sort_unstable();
+    let first = |may_enter: &dyn Fn(StepIndex) -> bool| {
+        let mut waiting = waiting.iter().map(|(_, step)| *step);
+        waiting.find(|step| may_enter(*step))
+    };
+    let ready = first(&|step| blockers(state, plan, step).next().is_none());
+    if ready.is_some() || state.runs().next().is_some() {
+        return ready;
+    }
+    // Only waiting steps are left, and they block each other. One whose blockers all lie on a cycle
+    // with it would wait for itself, so it goes on. There always is one: follow the blockers
+    // upstream, and the last ones are on one cycle.
+    first(&|step| blockers(state, plan, step).all(|other| plan.graph().on_cycle_with(other, step)))
+}
+
+/// Live steps, other than itself, that can still lead to a step.
+fn blockers<'s>(
+    state: &'s State,
+    plan: &'s Plan,
+    step: StepIndex,
+) -> impl Iterator<Item = StepIndex> + 's {
+    let others = state.active.iter().filter(move |other| *other != step);
+    others.filter(move |other| plan.step(*other).reaches.contains(step))
+}

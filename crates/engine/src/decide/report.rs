@@ -1,0 +1,266 @@
+//! Reports: what a worker tells of a command, and what follows from it.
+
+use noetl_playbook::graph::StepIndex;
+use noetl_types::{CommandId, ErrorCode, JsonMap, TaskError};
+
+use super::draft::{Draft, too_deep};
+use super::exit::{self, Success};
+use super::fence::{self, Passage};
+use super::writes::{self, Written};
+use super::{Refused, Report, ReportOutcome, RetriedCall, TaskResult, Verdict};
+use super::{failure, finish, joins, loops};
+use crate::event::{
+    CallDone, CallError, CallOutcome, CommandAt, CommandClaimed, CommandClosed, CtxSource,
+    EventKind, Retried,
+};
+use crate::payload::Data;
+use crate::state::{Closing, LeadEvent, Work};
+
+/// Takes a report.
+pub(super) fn report(draft: &mut Draft<'_>, report: Report) -> Result<Verdict, Refused> {
+    draft.must_have_begun()?;
+    let Some(command) = draft.state.command(report.command) else {
+        return unknown(draft, &report);
+    };
+    let at = fence::at(draft, report.command, command);
+    let step = command.step;
+    match fence::pass(report.command, command, report.attempt, &report.worker)? {
+        Passage::Stale(code) => return fence::ignore(draft, &report, code),
+        Passage::Claimed => {}
+        Passage::Unclaimed => {
+            let claimed = CommandClaimed {
+                at: at.clone(),
+                attempt: report.attempt,
+                worker: report.worker.clone(),
+                lease_until: report.lease_until,
+            };
+            draft.emit_at(
+                EventKind::CommandClaimed(Box::new(claimed)),
+                report.claimed_at,
+            )?;
+        }
+    }
+    begin(draft, &at, &report)?;
+    for retry in report.retries {
+        retried(draft, &at, retry)?;
+    }
+    match report.outcome {
+        ReportOutcome::Running { progress } => {
+            if let Some(progress) = progress {
+                draft.emit(EventKind::CommandHeartbeat { at, progress })?;
+            }
+            return Ok(Verdict::Accepted);
+        }
+        ReportOutcome::Completed(result) => {
+            let broken = data_error(&result);
+            match broken {
+                None => done(draft, &at, result)?,
+                Some(error) => failed(draft, &at, error, TaskResult::from(Data::default()))?,
+            }
+        }
+        ReportOutcome::Failed { error, mut result } => {
+            if data_error(&result).is_some() {
+                result = TaskResult {
+                    data: Data::default(),
+                    set: JsonMap::new(),
+                    ..result
+                };
+            }
+            failed(draft, &at, error, result)?;
+        }
+    }
+    follow_up(draft, &at, step)?;
+    Ok(Verdict::Accepted)
+}
+
+/// A report of a command that is not open.
+fn unknown(draft: &mut Draft<'_>, report: &Report) -> Result<Verdict, Refused> {
+    if fence::is_known(&draft.state, report) {
+        return Ok(Verdict::Duplicate);
+    }
+    let closed = draft
+        .state
+        .runs()
+        .any(|(_, run)| run.closed.contains(&report.command));
+    if draft.state.is_ended() {
+        fence::ignore(draft, report, ErrorCode::AlreadyTerminal)
+    } else if closed {
+        fence::ignore(draft, report, ErrorCode::StaleAttempt)
+    } else {
+        Err(Refused::UnknownCommand(report.command))
+    }
+}
+
+/// Notes that the worker began, where it says so and the log does not.
+fn begin(draft: &mut Draft<'_>, at: &CommandAt, report: &Report) -> Result<(), Refused> {
+    use crate::state::CommandStage::Claimed;
+    let stage = draft
+        .state
+        .command(report.command)
+        .map(crate::state::Command::stage);
+    if report.started_at.is_some() && stage == Some(Claimed) {
+        let kind = EventKind::CommandStarted {
+            at: at.clone(),
+            attempt: report.attempt,
+        };
+        draft.emit_at(kind, report.started_at)?;
+    }
+    Ok(())
+}
+
+fn calls(draft: &Draft<'_>, command: CommandId) -> u32 {
+    draft
+        .state
+        .command(command)
+        .map_or(0, |command| command.calls)
+}
+
+fn retried(draft: &mut Draft<'_>, at: &CommandAt, retry: RetriedCall) -> Result<(), Refused> {
+    let kind = EventKind::CallError(Box::new(CallError {
+        at: at.clone(),
+        call_index: calls(draft, at.command),
+        error: retry.error,
+        outcome: CallOutcome {
+            attempt: retry.attempt,
+            ..CallOutcome::default()
+        },
+        retried: Some(Retried {
+            retry_in: retry.retry_in,
+        }),
+    }));
+    draft.emit_at(kind, retry.at)?;
+    Ok(())
+}
+
+fn done(draft: &mut Draft<'_>, at: &CommandAt, result: TaskResult) -> Result<(), Refused> {
+    let labels = result.labels.clone();
+    let kind = EventKind::CallDone(Box::new(CallDone {
+        at: at.clone(),
+        call_index: calls(draft, at.command),
+        outcome: outcome(draft, at, result)?,
+        labels,
+    }));
+    draft.emit(kind)?;
+    draft.emit(EventKind::CommandCompleted(at.clone()))?;
+    Ok(())
+}
+
+/// Records the final failure of a command.
+pub(super) fn failed(
+    draft: &mut Draft<'_>,
+    at: &CommandAt,
+    error: TaskError,
+    result: TaskResult,
+) -> Result<(), Refused> {
+    let kind = EventKind::CallError(Box::new(CallError {
+        at: at.clone(),
+        call_index: calls(draft, at.command),
+        error: error.clone(),
+        outcome: outcome(draft, at, result)?,
+        retried: None,
+    }));
+    draft.emit(kind)?;
+    draft.emit(EventKind::CommandFailed(Box::new(CommandClosed {
+        at: at.clone(),
+        why: error,
+    })))?;
+    Ok(())
+}
+
+/// What the tasks left behind, big data moved out.
+fn outcome(
+    draft: &mut Draft<'_>,
+    at: &CommandAt,
+    result: TaskResult,
+) -> Result<CallOutcome, Refused> {
+    let budget = draft
+        .plan
+        .find(at.step.as_str())
+        .map(|step| draft.step(step).inline_max);
+    let data = match result.data {
+        Data::Inline(value) => {
+            let budget = budget.unwrap_or(crate::payload::INLINE_MAX);
+            draft.keep(&at.step, value, budget.as_bytes())?
+        }
+        external @ Data::External(_) => external,
+    };
+    Ok(CallOutcome {
+        data,
+        set: result.set,
+        attempt: result.attempt,
+        tasks: result.tasks,
+    })
+}
+
+/// The failure of a result that the log cannot hold.
+fn data_error(result: &TaskResult) -> Option<TaskError> {
+    let deep = match &result.data {
+        Data::Inline(value) => too_deep(value, "the data"),
+        Data::External(reference) => too_deep(reference.as_json(), "the reference"),
+    };
+    deep.or_else(|| {
+        result
+            .labels
+            .as_ref()
+            .and_then(|labels| too_deep(labels, "the data"))
+    })
+    .or_else(|| writes::over_bounds(&result.set))
+}
+
+/// Draws the consequences of a command that was closed, unless the run is paused.
+pub(super) fn follow_up(
+    draft: &mut Draft<'_>,
+    at: &CommandAt,
+    step: StepIndex,
+) -> Result<(), Refused> {
+    if draft.state.is_paused() {
+        return Ok(());
+    }
+    let ctx = draft.last_set(at.command);
+    let closing = Closing {
+        step,
+        index: at.index,
+        ctx,
+    };
+    consequences(draft, closing)?;
+    finish::finish(draft)
+}
+
+/// What follows from a command that was closed: its writes, its step, and the steps after it.
+pub(super) fn consequences(draft: &mut Draft<'_>, closing: Closing) -> Result<(), Refused> {
+    let step = closing.step;
+    let run = draft.run(step)?;
+    let written = Written {
+        index: closing.index,
+        values: closing.ctx,
+    };
+    writes::record(draft, step, run.number, CtxSource::Task, written)?;
+    let run = draft.run(step)?;
+    match &run.work {
+        Work::Loop(_) => {
+            let cause = draft.last_event().unwrap_or(run.entered);
+            loops::go_on(draft, step, cause)?;
+        }
+        Work::Single { outcome } => {
+            let Some(outcome) = outcome.clone() else {
+                return Ok(());
+            };
+            if let Some(error) = outcome.error.clone() {
+                failure::fail(draft, step, error)?;
+            } else {
+                let event = LeadEvent::CallDone;
+                let data = None;
+                exit::complete(
+                    draft,
+                    step,
+                    Success {
+                        event,
+                        outcome,
+                        data,
+                    },
+                )?;
+            }
+        }
+    }
+    joins::enter_ready(draft)
+}

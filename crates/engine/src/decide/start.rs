@@ -1,0 +1,155 @@
+//! The beginning of a run: its input, and its first step.
+
+use std::sync::Arc;
+
+use noetl_playbook::model::Setting;
+use noetl_playbook::template::{MapScope, RenderError, StartScope};
+use noetl_types::limits::{MAX_COMMAND_CONTEXT, Priority};
+use noetl_types::{Json, JsonMap, StepName, TaskError, TaskErrorKind};
+
+use super::draft::Draft;
+use super::{Refused, Start, Verdict, finish, joins};
+use crate::event::{EventKind, Failed, Started};
+use crate::job::job;
+use crate::payload::Data;
+use crate::value::{MAX_VALUE_DEPTH, is_shallow};
+
+/// Begins the run.
+pub(super) fn start(draft: &mut Draft<'_>, start: Start) -> Result<Verdict, Refused> {
+    if draft.state.version().get() > 0 {
+        return Err(Refused::AlreadyStarted);
+    }
+    if let Some((construct, step)) = draft.plan.not_supported() {
+        let (construct, step) = (*construct, step.clone());
+        return Err(Refused::NotSupported { construct, step });
+    }
+    let payload = match &start.payload {
+        Json::Null => JsonMap::new(),
+        Json::Map(map) => (**map).clone(),
+        other => return Err(Refused::BadPayload(other.type_name())),
+    };
+    if !is_shallow(&start.payload, MAX_VALUE_DEPTH) {
+        return Err(Refused::DeepPayload);
+    }
+    let input = input(draft, &start, &payload);
+    let (workload, priority, error) = match input {
+        Ok((workload, priority)) => (workload, priority, None),
+        Err(error) => (payload, start.priority, Some(error)),
+    };
+    let workload = keep(draft, &start, Json::from(workload))?;
+    draft.emit(EventKind::PlaybookStarted(Box::new(started(
+        start, workload, priority,
+    ))))?;
+    if let Some(error) = error {
+        draft.emit(EventKind::PlaybookFailed(Box::new(Failed {
+            error,
+            failed_steps: Vec::new(),
+        })))?;
+        return Ok(Verdict::Accepted);
+    }
+    joins::enter_ready(draft)?;
+    finish::finish(draft)?;
+    Ok(Verdict::Accepted)
+}
+
+fn keep(draft: &mut Draft<'_>, start: &Start, workload: Json) -> Result<Data, Refused> {
+    let name = StepName::new("workload").map_err(|_| draft.broken("name"))?;
+    let budget = MAX_COMMAND_CONTEXT.as_bytes();
+    draft.keep_for(start.execution_id, &name, workload, budget)
+}
+
+/// The input of the run and its rank.
+fn input(
+    draft: &Draft<'_>,
+    start: &Start,
+    payload: &JsonMap,
+) -> Result<(JsonMap, Option<i16>), TaskError> {
+    let names = MapScope::new()
+        .with("env", Json::from(start.env.clone()))
+        .with("job", job(start.execution_id))
+        .with("input", Json::from(payload.clone()))
+        .with("payload", Json::from(payload.clone()))
+        .with("execution_id", Json::from(start.execution_id.to_string()))
+        .at(draft.now)
+        .limited(draft.plan.limits());
+    let scope = StartScope::new(names, start.seed);
+    let mut workload = JsonMap::new();
+    for field in &draft.plan.playbook().workload {
+        let rendered = field.value.render(&scope);
+        let rendered = rendered.map_err(|error| template_error(&field.name.value, &error))?;
+        workload.insert(Arc::clone(&field.name.value), rendered.value);
+    }
+    merge(&mut workload, payload);
+    let whole = Json::from(workload.clone());
+    if let Some(error) = super::draft::too_deep(&whole, "the workload") {
+        return Err(error);
+    }
+    let priority = match (start.priority, &draft.plan.playbook().priority) {
+        (Some(given), _) => Some(given),
+        (None, None) => None,
+        (None, Some(written)) => Some(rank(draft, &written.value, &workload)?),
+    };
+    Ok((workload, priority))
+}
+
+fn rank(draft: &Draft<'_>, written: &Setting<i64>, workload: &JsonMap) -> Result<i16, TaskError> {
+    let rank = match written {
+        Setting::Fixed(rank) => Some(*rank),
+        Setting::Template(template) => {
+            let scope = MapScope::of(workload)
+                .with("workload", Json::from(workload.clone()))
+                .at(draft.now)
+                .limited(draft.plan.limits());
+            let rendered = template.value.render(&scope);
+            let rendered = rendered.map_err(|error| template_error("priority", &error))?;
+            rendered.value.as_i64()
+        }
+    };
+    let wrong = || TaskError::new(TaskErrorKind::Schema, "priority: not a whole number");
+    Ok(Priority::clamped(rank.ok_or_else(wrong)?).get())
+}
+
+fn template_error(field: &str, error: &RenderError) -> TaskError {
+    let message = format!("workload, {field}: {error}");
+    let mut failure = TaskError::new(TaskErrorKind::Template, message);
+    failure.details = Some(Json::object([
+        ("field", Json::from(field)),
+        ("line", Json::from(error.line)),
+        ("column", Json::from(error.column)),
+        ("excerpt", Json::from(error.excerpt.as_str())),
+    ]));
+    failure
+}
+
+/// Lays a map over another: maps deeply, everything else in place of what was there.
+fn merge(under: &mut JsonMap, over: &JsonMap) {
+    for (key, value) in over {
+        match (under.get_mut(key), value) {
+            (Some(Json::Map(under)), Json::Map(over)) => merge(Arc::make_mut(under), over),
+            (Some(slot), _) => *slot = value.clone(),
+            (None, _) => {
+                under.insert(Arc::clone(key), value.clone());
+            }
+        }
+    }
+}
+
+fn started(start: Start, workload: Data, priority: Option<i16>) -> Started {
+    Started {
+        execution_id: start.execution_id,
+        catalog_id: start.catalog_id,
+        path: start.path,
+        version: start.version,
+        definition_sha256: start.definition_sha256,
+        workload,
+        parent_execution_id: start.parent_execution_id,
+        execution_pool: start.execution_pool,
+        priority,
+        server_url: start.server_url,
+        emitter: start.emitter,
+        trace: start.trace,
+        forked_from: start.forked_from,
+        rerun_of: start.rerun_of,
+        dedup: start.dedup,
+    }
+}

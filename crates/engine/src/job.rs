@@ -1,0 +1,44 @@
+//! `job`: a run as templates know it.
+
+use noetl_types::{ExecutionId, Json, sha256};
+
+/// The `job` of a run. Its uuid derives from the id, so that it is the same wherever it is asked for.
+pub fn job(execution_id: ExecutionId) -> Json {
+    let id = execution_id.to_string();
+    Json::object([
+        ("uuid", Json::from(uuid(execution_id))),
+        ("id", Json::from(id.as_str())),
+        ("execution_id", Json::from(id)),
+    ])
+}
+
+/// A uuid of version 8, whose bits are the maker's own, in the variant of RFC 9562.
+fn uuid(execution_id: ExecutionId) -> String {
+    let digest = sha256(format!("noetl:job:{execution_id}"));
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&digest.as_bytes()[..16]);
+    bytes[6] = bytes[6] & 0x0f | 0x80;
+    bytes[8] = bytes[8] & 0x3f | 0x80;
+    let hex = format!("{:032x}", u128::from_be_bytes(bytes));
+    let parts = [
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ];
+    parts.join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run keeps its uuid for ever.
+    #[test]
+    fn the_uuid_of_a_run_never_changes() {
+        let job = job(ExecutionId::new(1).unwrap());
+        let uuid = job.get("uuid").and_then(Json::as_str);
+        assert_eq!(uuid, Some("8b797a43-e45a-8c1d-8a3e-2d6aef5b2d62"));
+    }
+}

@@ -1,0 +1,64 @@
+//! The pure core of NoETL: the fold of a log and the decisions of a run.
+//!
+//! Owns what an event does to a run and what follows from an input. It has no clock, no chance, no
+//! environment and does no I/O: time and ids come in with the input, effects go out as data. What
+//! orchestrates a run, replays it, rewinds it and explains it is the same code.
+//!
+//! The way of a run:
+//!
+//! ```
+//! # use std::sync::Arc;
+//! # use noetl_engine::{decide, Decision, Input, Moment, NoPayloads, Plan, Start, State};
+//! # use noetl_types::{CatalogId, ExecutionId, IdGenerator, MachineId, PlaybookPath, Timestamp};
+//! # use noetl_types::id::HighWater;
+//! # use noetl_playbook::{CheckOptions, Document, check};
+//! # let text = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: one}\nworkflow:\n  - {step: start, tool: {kind: noop}}\n";
+//! # let Some(Document::Playbook(playbook)) = check(text, &CheckOptions::default()).document else { return Ok(()) };
+//! # let (now, mut ids) = (Timestamp::parse("2026-01-01T00:00:00Z")?, IdGenerator::new(MachineId::MIN, HighWater::NONE));
+//! # let start = Start::new(ExecutionId::new(1)?, CatalogId::new(2)?, PlaybookPath::new("one")?);
+//! let plan = Plan::new(Arc::from(playbook))?; // once for each definition
+//! let mut state = State::new(&plan); // the fold of no events
+//! let mut moment = Moment { now, ids: &mut ids, payloads: &NoPayloads };
+//! let decision = decide(&state, &plan, Input::Start(Box::new(start)), &mut moment)?;
+//! // Store `decision.payloads`, append `decision.events` at version `state.version()`, then:
+//! let events = decision.commit(&mut state);
+//! // Workers run what was issued; each report is the next input. A fold of the log is the state:
+//! let mut replayed = State::new(&plan);
+//! for event in &events {
+//!     replayed.apply(&plan, event)?;
+//! }
+//! assert_eq!(replayed, state);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod apply;
+pub mod carried;
+pub mod ctx;
+mod decide;
+pub mod event;
+pub mod invariant;
+mod job;
+mod loops;
+mod payload;
+mod plan;
+mod state;
+mod step_set;
+mod value;
+
+pub use apply::{ApplyError, Misfit};
+pub use carried::Carried;
+pub use decide::{
+    Claim, Decision, IgnoredResult, Input, LeaseExpired, Moment, Refused, Report, ReportOutcome,
+    RetriedCall, Start, TaskResult, Verdict, decide,
+};
+pub use event::{DecodeError, Event, EventKind, ExecutionHeader, decode, encode};
+pub use job::job;
+pub use loops::Items;
+pub use payload::{Data, INLINE_MAX, NewPayload, NoPayloads, NotAReference, Payloads, Reference};
+pub use plan::{ArcPlan, Construct, LoopPlan, MAX_IN_FLIGHT, Plan, PlanError, StepPlan};
+pub use state::{
+    Act, Arrival, CallResult, Command, CommandPhase, CommandStage, FOLD_VERSION, Latest, LeadEvent,
+    Left, LifeStage, LoopState, Outcome, Output, Run, SnapshotError, State, StepStage, StepState,
+    StepStatus, Timer, Waiting, Work,
+};
+pub use step_set::StepSet;

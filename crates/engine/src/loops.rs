@@ -1,0 +1,154 @@
+//! What a loop goes over and what comes out of it.
+
+use std::sync::Arc;
+
+use noetl_playbook::template::{LoopItemsError, MAX_LOOP_ITEMS, loop_items};
+use noetl_types::{Json, JsonMap};
+
+/// The items of a loop; a number needs no list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Items {
+    /// The numbers below this one.
+    Count(u32),
+    /// These.
+    List(Arc<Vec<Json>>),
+}
+
+impl Items {
+    /// The items of a value that a loop goes over.
+    pub fn of(value: &Json) -> Result<Self, LoopItemsError> {
+        match value {
+            Json::Int(count) => Self::below(u64::try_from(*count).unwrap_or_default()),
+            Json::UInt(count) => Self::below(*count),
+            Json::List(items) if items.len() <= MAX_LOOP_ITEMS => Ok(Self::List(Arc::clone(items))),
+            Json::List(_)
+            | Json::Map(_)
+            | Json::Str(_)
+            | Json::Null
+            | Json::Bool(_)
+            | Json::Float(_) => loop_items(value).map(|items| Self::List(Arc::new(items))),
+        }
+    }
+
+    fn below(count: u64) -> Result<Self, LoopItemsError> {
+        match u32::try_from(count) {
+            Ok(small) if count <= MAX_LOOP_ITEMS as u64 => Ok(Self::Count(small)),
+            Ok(_) | Err(_) => Err(LoopItemsError::TooMany { count }),
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> u32 {
+        match self {
+            Self::Count(count) => *count,
+            // At most a million by construction.
+            Self::List(items) => u32::try_from(items.len()).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// An item.
+    pub fn get(&self, index: u32) -> Json {
+        match self {
+            Self::Count(_) => Json::from(index),
+            Self::List(items) => items.get(index as usize).cloned().unwrap_or_default(),
+        }
+    }
+
+    /// The form in which the log keeps them: a list, or a number.
+    pub fn to_json(&self) -> Json {
+        match self {
+            Self::Count(count) => Json::from(*count),
+            Self::List(items) => Json::List(Arc::clone(items)),
+        }
+    }
+}
+
+/// The data of a loop as templates see it: `data` is another name for its results. The log does not
+/// write them twice.
+pub(crate) fn with_data(value: Json) -> Json {
+    let Json::Map(mut map) = value else {
+        return value;
+    };
+    if let Some(results) = map.get("results").cloned() {
+        Arc::make_mut(&mut map)
+            .entry("data".into())
+            .or_insert(results);
+    }
+    Json::Map(map)
+}
+
+/// The data of a loop as the log and commands hold it.
+pub(crate) fn without_data(value: Json) -> Json {
+    let Json::Map(mut map) = value else {
+        return value;
+    };
+    if map.contains_key("data") && map.contains_key("results") {
+        Arc::make_mut(&mut map).remove("data");
+    }
+    Json::Map(map)
+}
+
+/// The data of a loop: what came out of its iterations, in order.
+pub(crate) fn loop_data(results: Vec<Json>, stats: Json, errors: Option<Json>) -> Json {
+    let mut data = JsonMap::from([
+        ("results".into(), Json::from(results)),
+        ("stats".into(), stats),
+    ]);
+    if let Some(errors) = errors {
+        data.insert("errors".into(), errors);
+    }
+    Json::from(data)
+}
+
+#[cfg(test)]
+mod tests {
+    use noetl_types::json::parse;
+
+    use super::*;
+
+    fn items(text: &str) -> Result<Json, LoopItemsError> {
+        Items::of(&parse(text.as_bytes()).unwrap()).map(|items| items.to_json())
+    }
+
+    #[test]
+    fn items_of_every_kind_of_value() {
+        let rows: Vec<String> = [
+            "[1,\"a\",null]",
+            "[]",
+            "3",
+            "0",
+            "-2",
+            "\"a, b\\nc,,\"",
+            "\"[1, 2]\"",
+            "\"\"",
+            r#"{"k":1}"#,
+            "{}",
+            "null",
+            "true",
+            "1.5",
+            "9000000",
+            "18446744073709551615",
+        ]
+        .iter()
+        .map(|text| match items(text) {
+            Ok(items) => format!("{text:<22} {items}"),
+            Err(error) => format!("{text:<22} {error}"),
+        })
+        .collect();
+        insta::assert_snapshot!(rows.join("\n"));
+    }
+
+    #[test]
+    fn results_are_also_called_data() {
+        let data = with_data(loop_data(vec![Json::from(1)], Json::Null, None));
+        assert_eq!(data.get("data"), data.get("results"));
+        assert_eq!(with_data(without_data(data.clone())), data);
+        assert_eq!(without_data(data).get("data"), None);
+        assert_eq!(with_data(Json::from(1)), Json::from(1));
+    }
+}

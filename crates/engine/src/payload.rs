@@ -1,0 +1,224 @@
+//! Data that is small enough for the log, and references to data that is not.
+//!
+//! Owns what a reference looks like and how the engine itself moves a big value out of an event. It
+//! stores and fetches nothing: a decision hands new payloads to its caller, and a payload that a
+//! template needs comes in with the next call.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use noetl_types::json::to_canonical;
+use noetl_types::{ByteSize, ExecutionId, Json, JsonMap, ResultId, StepName, sha256};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::value::size_within;
+
+/// Bytes of data that stay in the log unless a playbook says otherwise.
+pub const INLINE_MAX: ByteSize = ByteSize::from_kib(64);
+/// Bytes of what a reference tells about its data.
+const EXTRACTED_MAX: usize = 4 << 10;
+/// Bytes of any one part of it.
+const EXTRACTED_PART_MAX: usize = 512;
+/// Smaller payloads go to the key-value tier, others to disk or to the configured object store.
+const KV_TIER_MAX: usize = 1 << 20;
+
+/// Data of a task or step: in the event itself, or known by reference.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Data {
+    /// The data itself.
+    Inline(Json),
+    /// Where it is kept.
+    External(Reference),
+}
+
+impl Default for Data {
+    fn default() -> Self {
+        Self::Inline(Json::Null)
+    }
+}
+
+impl From<Json> for Data {
+    fn from(value: Json) -> Self {
+        Self::Inline(value)
+    }
+}
+
+/// What events carry in place of data: a map with `ref`, `store`, `bytes`, `sha256`, `media_type`
+/// and what was extracted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reference(Json);
+
+/// Not a reference: a map with a text under `ref` is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a reference is a map with a text under `ref`")]
+pub struct NotAReference;
+
+impl Reference {
+    /// Reads a reference.
+    pub fn new(value: Json) -> Result<Self, NotAReference> {
+        match value.get("ref") {
+            Some(Json::Str(_)) => Ok(Self(value)),
+            Some(_) | None => Err(NotAReference),
+        }
+    }
+
+    /// The address of the data.
+    pub fn uri(&self) -> &str {
+        self.0.get("ref").and_then(Json::as_str).unwrap_or_default()
+    }
+
+    /// The map that events carry.
+    pub fn as_json(&self) -> &Json {
+        &self.0
+    }
+}
+
+impl Serialize for Reference {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Reference {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::new(Json::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+    }
+}
+
+/// Payloads that were fetched, by the address in their reference.
+pub trait Payloads {
+    /// A payload, if it is at hand.
+    fn get(&self, uri: &str) -> Option<Json>;
+}
+
+/// No payload at all.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoPayloads;
+
+impl Payloads for NoPayloads {
+    fn get(&self, _: &str) -> Option<Json> {
+        None
+    }
+}
+
+impl Payloads for BTreeMap<Arc<str>, Json> {
+    fn get(&self, uri: &str) -> Option<Json> {
+        BTreeMap::get(self, uri).cloned()
+    }
+}
+
+/// A value that the engine moved out of an event; to be stored before the event is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewPayload {
+    /// What the event carries in its place.
+    pub reference: Reference,
+    /// The id under which it is kept.
+    pub result_id: ResultId,
+    /// What it is called: the step that it belongs to, or `workload`.
+    pub name: StepName,
+    /// The value.
+    pub content: Json,
+    /// The value as it is stored: canonical JSON.
+    pub bytes: Arc<[u8]>,
+}
+
+impl NewPayload {
+    /// A payload of an execution.
+    pub(crate) fn new(
+        execution_id: ExecutionId,
+        name: StepName,
+        result_id: ResultId,
+        content: Json,
+    ) -> Self {
+        let bytes = to_canonical(&content);
+        let tier = if bytes.len() < KV_TIER_MAX {
+            "kv"
+        } else {
+            "disk"
+        };
+        let uri = format!("noetl://execution/{execution_id}/result/{name}/{result_id}");
+        let reference = Json::object([
+            ("ref", Json::from(uri)),
+            ("store", Json::from(tier)),
+            ("bytes", Json::from(bytes.len())),
+            ("sha256", Json::from(sha256(&bytes).to_string())),
+            ("media_type", Json::from("application/json")),
+            ("extracted", extracted(&content)),
+        ]);
+        Self {
+            reference: Reference(reference),
+            result_id,
+            name,
+            content,
+            bytes: bytes.into(),
+        }
+    }
+}
+
+/// The small parts of a map, as they are: what a template finds there it would find in the data.
+fn extracted(content: &Json) -> Json {
+    let mut left = EXTRACTED_MAX;
+    let mut parts = JsonMap::new();
+    for (key, part) in content.as_map().into_iter().flatten() {
+        let Some(bytes) = size_within(part, EXTRACTED_PART_MAX) else {
+            continue;
+        };
+        if let Some(rest) = left.checked_sub(key.len() + bytes + 4) {
+            left = rest;
+            parts.insert(Arc::clone(key), part.clone());
+        }
+    }
+    Json::from(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payload(content: Json) -> NewPayload {
+        let execution_id = ExecutionId::new(7).unwrap();
+        let name = StepName::new("load").unwrap();
+        NewPayload::new(execution_id, name, ResultId::new(9).unwrap(), content)
+    }
+
+    #[test]
+    fn a_reference_tells_address_size_digest_and_small_parts() {
+        let payload = payload(Json::object([
+            ("rows", Json::list((0..1000).map(Json::from))),
+            ("count", Json::from(1000)),
+        ]));
+        let reference = payload.reference.as_json();
+        assert_eq!(payload.reference.uri(), "noetl://execution/7/result/load/9");
+        assert_eq!(
+            reference.get("bytes"),
+            Some(&Json::from(payload.bytes.len()))
+        );
+        assert_eq!(reference.get("store").and_then(Json::as_str), Some("kv"));
+        assert_eq!(
+            reference.get("extracted"),
+            Some(&Json::object([("count", Json::from(1000))]))
+        );
+    }
+
+    #[test]
+    fn what_is_extracted_stays_small() {
+        let keys = (0..100).map(|key| (format!("key{key:03}"), Json::from("x".repeat(200))));
+        let payload = payload(Json::object(
+            keys.map(|(key, value)| (Arc::from(key), value)),
+        ));
+        let extracted = payload.reference.as_json().get("extracted").unwrap();
+        assert!(to_canonical(extracted).len() <= EXTRACTED_MAX);
+        assert!(extracted.as_map().unwrap().len() > 10);
+    }
+
+    #[test]
+    fn only_a_map_with_an_address_is_a_reference() {
+        assert!(Reference::new(Json::object([("ref", Json::from("x"))])).is_ok());
+        assert_eq!(Reference::new(Json::Null), Err(NotAReference));
+        assert_eq!(
+            Reference::new(Json::object([("ref", Json::from(1))])),
+            Err(NotAReference)
+        );
+    }
+}

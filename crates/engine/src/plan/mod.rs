@@ -1,0 +1,324 @@
+//! What decisions need to know of a playbook, worked out once.
+//!
+//! A plan is immutable and shared by all runs of one definition. It holds the playbook itself, who
+//! can reach whom, what each step's commands must carry, and the bounds of time.
+
+mod arcs;
+mod names;
+mod reach;
+mod reads;
+mod support;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use noetl_playbook::graph::{Graph, StepIndex};
+use noetl_playbook::model::{
+    FailureMode, LoopMode, LoopSource, Playbook, Setting, Step, Task, Tool, ToolKind,
+};
+use noetl_playbook::template::TemplateLimits;
+use noetl_types::limits::MaxStepRuns;
+use noetl_types::name::NameError;
+use noetl_types::{ByteSize, Millis, StepName, Text};
+
+use crate::carried::Labels;
+use crate::loops::Items;
+use crate::payload::INLINE_MAX;
+use crate::step_set::StepSet;
+
+use names::NameIndex;
+
+pub use arcs::ArcPlan;
+pub use support::Construct;
+
+pub(crate) use reads::{CarriedRead, CarriedValues, Carry, ReadBase};
+
+/// Commands of one loop that may be open at once, whatever a playbook asks for.
+pub const MAX_IN_FLIGHT: u32 = 10_000;
+/// Those of a parallel loop that does not say.
+const DEFAULT_IN_FLIGHT: u32 = 32;
+/// Time for an attempt of a task that does not say, nor its kind.
+const TASK_TIMEOUT: Millis = Millis::from_secs(3600);
+/// Time for an attempt of a command whose tasks may run again, or have no bound of their own.
+const LONGEST_ATTEMPT: Millis = Millis::from_hours(24);
+
+/// What decisions need to know of a playbook.
+#[derive(Debug)]
+pub struct Plan {
+    playbook: Arc<Playbook>,
+    graph: Graph,
+    entry: StepIndex,
+    reachable: StepSet,
+    steps: Vec<StepPlan>,
+    by_name: NameIndex,
+    max_step_runs: u32,
+    limits: TemplateLimits,
+    not_supported: Option<(Construct, Option<StepName>)>,
+}
+
+/// What decisions need to know of a step.
+#[derive(Debug)]
+pub struct StepPlan {
+    /// Its name.
+    pub name: StepName,
+    /// The steps that can be reached from it along at least one arc.
+    pub reaches: StepSet,
+    /// Its arcs, in order.
+    pub arcs: Vec<ArcPlan>,
+    /// What it loops over.
+    pub looping: Option<LoopPlan>,
+    /// Time from entering to leaving.
+    pub timeout: Option<Millis>,
+    /// Time from the first arrival to leaving.
+    pub deadline: Option<Millis>,
+    /// Time for one attempt of a command.
+    pub attempt_deadline: Millis,
+    /// What its first task runs.
+    pub tool: ToolKind,
+    /// Where its data comes from.
+    pub labels: Labels,
+    /// Bytes of data that stay in the log.
+    pub inline_max: ByteSize,
+    pub(crate) carry: Carry,
+}
+
+/// What decisions need to know of a loop.
+#[derive(Debug)]
+pub struct LoopPlan {
+    /// The name of the item.
+    pub iterator: Text,
+    /// Whether iterations run side by side.
+    pub is_parallel: bool,
+    /// Whether it goes on after a failed iteration.
+    pub is_best_effort: bool,
+    /// How many commands may be open at once, unless a template tells.
+    pub max_in_flight: Option<u32>,
+    /// The items, unless a template tells; `None` also where they are not iterable.
+    pub items: Option<Items>,
+}
+
+/// Why a playbook cannot be run.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// It has no step to begin with.
+    #[error("the playbook has no step to begin with")]
+    NoEntry,
+    /// An arc leads to a step that does not exist.
+    #[error("step `{step}` leads to `{target}`, which is not a step")]
+    UnknownTarget {
+        /// The step.
+        step: Arc<str>,
+        /// The target.
+        target: Arc<str>,
+    },
+    /// A name that the log cannot hold.
+    #[error(transparent)]
+    Name(#[from] NameError),
+}
+
+impl Plan {
+    /// The plan of a playbook that was checked.
+    pub fn new(playbook: Arc<Playbook>) -> Result<Self, PlanError> {
+        Self::with_limits(playbook, TemplateLimits::default())
+    }
+
+    /// The same, with bounds on what one template may cost.
+    pub fn with_limits(playbook: Arc<Playbook>, limits: TemplateLimits) -> Result<Self, PlanError> {
+        let graph = Graph::new(&playbook);
+        let entry = graph.entry().ok_or(PlanError::NoEntry)?;
+        let reaches = reach::reaches(&graph);
+        let mut steps = Vec::with_capacity(graph.len());
+        for (index, step) in graph.steps().zip(&playbook.workflow) {
+            let reaches = reaches[index.index()].clone();
+            steps.push(StepPlan::new(&playbook, &graph, index, step, reaches)?);
+        }
+        let mut reachable = reaches[entry.index()].clone();
+        reachable.insert(entry);
+        let max_step_runs = playbook.executor.spec.policy.limits.max_step_runs;
+        let max_step_runs = max_step_runs.and_then(|runs| u32::try_from(runs).ok());
+        Ok(Self {
+            not_supported: support::first_unsupported(&playbook),
+            max_step_runs: max_step_runs.unwrap_or(MaxStepRuns::default().get()),
+            entry,
+            reachable,
+            by_name: NameIndex::of(&steps),
+            steps,
+            limits,
+            graph,
+            playbook,
+        })
+    }
+
+    /// The playbook.
+    pub fn playbook(&self) -> &Playbook {
+        &self.playbook
+    }
+
+    /// Its steps as a graph.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// How many steps there are.
+    pub fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Whether there is no step; never so.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// A step by its name.
+    pub fn find(&self, name: &str) -> Option<StepIndex> {
+        let mut same = self.by_name.with_hash_of(name);
+        same.find(|step| self.step(*step).name == *name)
+    }
+
+    /// What is known of a step.
+    pub fn step(&self, step: StepIndex) -> &StepPlan {
+        &self.steps[step.index()]
+    }
+
+    /// A step as its author wrote it.
+    pub fn model(&self, step: StepIndex) -> &Step {
+        &self.playbook.workflow[step.index()]
+    }
+
+    /// The first construct that this engine cannot run, and the step that uses it.
+    pub fn not_supported(&self) -> Option<&(Construct, Option<StepName>)> {
+        self.not_supported.as_ref()
+    }
+
+    /// Time for the whole run.
+    pub fn timeout(&self) -> Option<Millis> {
+        self.playbook.executor.spec.timeout
+    }
+
+    pub(crate) fn entry(&self) -> StepIndex {
+        self.entry
+    }
+
+    pub(crate) fn reachable(&self) -> &StepSet {
+        &self.reachable
+    }
+
+    pub(crate) fn max_step_runs(&self) -> u32 {
+        self.max_step_runs
+    }
+
+    pub(crate) fn limits(&self) -> TemplateLimits {
+        self.limits
+    }
+}
+
+impl StepPlan {
+    fn new(
+        playbook: &Playbook,
+        graph: &Graph,
+        index: StepIndex,
+        step: &Step,
+        reaches: StepSet,
+    ) -> Result<Self, PlanError> {
+        let first = step.tool.tasks().first();
+        Ok(Self {
+            name: StepName::new(Arc::clone(&step.name.value))?,
+            reaches,
+            arcs: arcs::plan(graph, index, step)?,
+            looping: step.looping.as_ref().map(|_| LoopPlan::new(step)),
+            timeout: step.spec.timeout,
+            deadline: step.spec.policy.lifecycle.deadline,
+            attempt_deadline: attempt_deadline(playbook, step),
+            tool: first.map_or(ToolKind::Noop, |task| task.kind.value),
+            labels: labels(step),
+            inline_max: inline_max(playbook, step),
+            carry: reads::carry(playbook, step),
+        })
+    }
+}
+
+impl LoopPlan {
+    fn new(step: &Step) -> Self {
+        let spec = step.looping.as_ref().map(|looping| &looping.spec);
+        let is_parallel = spec.is_some_and(|spec| spec.mode == LoopMode::Parallel);
+        let written = spec.and_then(|spec| spec.max_in_flight.as_ref());
+        let items = step
+            .looping
+            .as_ref()
+            .and_then(|looping| match &looping.source {
+                LoopSource::In(items) => items.as_const(),
+                LoopSource::Cursor(_) => None,
+            });
+        Self {
+            iterator: step.looping.as_ref().map_or_else(
+                || "item".into(),
+                |looping| Text::from(&*looping.iterator.value),
+            ),
+            is_parallel,
+            is_best_effort: step.spec.policy.failure.mode == FailureMode::BestEffort,
+            max_in_flight: match written.map(|width| &width.value) {
+                _ if !is_parallel => Some(1),
+                None => Some(DEFAULT_IN_FLIGHT),
+                Some(Setting::Fixed(width)) => Some((*width).clamp(1, MAX_IN_FLIGHT)),
+                Some(Setting::Template(_)) => None,
+            },
+            items: items.and_then(|items| Items::of(items).ok()),
+        }
+    }
+}
+
+/// How long one attempt of a command may take: the sum of its tasks, unless a policy may run a task
+/// more than once.
+fn attempt_deadline(playbook: &Playbook, step: &Step) -> Millis {
+    let default = playbook
+        .executor
+        .spec
+        .policy
+        .defaults
+        .timeout
+        .unwrap_or(TASK_TIMEOUT);
+    let of_task = |task: &Task| -> Option<Millis> {
+        if task.spec.policy.is_some() {
+            return None;
+        }
+        match (task.spec.timeout, task.kind.value.spec().timeout_secs) {
+            (Some(own), _) => Some(own),
+            (None, Some(0)) => None,
+            (None, Some(of_kind)) => Some(Millis::from_secs(of_kind)),
+            (None, None) => Some(default),
+        }
+    };
+    let tasks = step.tool.tasks().iter();
+    let sum = tasks
+        .map(of_task)
+        .try_fold(Millis::ZERO, |sum, task| Some(sum.saturating_add(task?)));
+    sum.unwrap_or(LONGEST_ATTEMPT)
+}
+
+fn labels(step: &Step) -> Labels {
+    let tasks = match &step.tool {
+        _ if step.looping.is_some() => return Labels::Loop,
+        Tool::Single(_) => &[],
+        Tool::Pipeline(tasks) => tasks.as_slice(),
+    };
+    Labels::Names(
+        tasks
+            .iter()
+            .map(|task| Arc::clone(&task.label.value))
+            .collect(),
+    )
+}
+
+fn inline_max(playbook: &Playbook, step: &Step) -> ByteSize {
+    let written = step
+        .output
+        .as_ref()
+        .and_then(|output| output.inline_max_bytes);
+    match written {
+        Some(bytes) => bytes,
+        None if playbook.executor.spec.policy.reference_first => ByteSize::default(),
+        None => INLINE_MAX,
+    }
+}

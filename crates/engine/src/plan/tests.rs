@@ -1,0 +1,147 @@
+use std::fmt::Write as _;
+
+use noetl_playbook::{CheckOptions, Document, check};
+use proptest::prelude::*;
+
+use super::*;
+
+fn plan(body: &str) -> Plan {
+    let text =
+        format!("apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{ name: example }}\n{body}");
+    let checked = check(&text, &CheckOptions::default());
+    let Some(Document::Playbook(playbook)) = checked.document else {
+        panic!("{:#?}", checked.diagnostics);
+    };
+    Plan::new(Arc::from(playbook)).unwrap()
+}
+
+/// What the commands of each step carry.
+fn carries(plan: &Plan) -> String {
+    let mut text = String::new();
+    for step in plan.graph().steps() {
+        let facts = plan.step(step);
+        let values = match &facts.carry.values {
+            CarriedValues::Everything => "everything".to_owned(),
+            CarriedValues::Reads(reads) => {
+                let paths: Vec<String> = reads.iter().map(|read| read.path.join(".")).collect();
+                paths.join(", ")
+            }
+        };
+        let item = if facts.carry.item { " + item" } else { "" };
+        let _ = writeln!(text, "{:<10} {values}{item}", facts.name);
+    }
+    text
+}
+
+#[test]
+fn commands_carry_what_their_templates_read() {
+    let plan = plan(
+        r#"
+workload: { host: h, key: k }
+keychain:
+  - { name: api, kind: bearer, token: "{{ workload.key }}", scope: local }
+workflow:
+  - step: plain
+    tool: { kind: http, url: "http://{{ host }}/{{ ctx.page.next }}", headers: { a: "{{ keychain.api.token }}" } }
+  - step: inputs
+    input: { n: "{{ n }}", host: "{{ workload.host }}" }
+    tool: { kind: noop, input: { m: "{{ plain.data.id }}" }, result: "{{ n + m }} {{ host }} {{ input.n }}" }
+  - step: each
+    loop: { in: [1], iterator: x }
+    tool: { kind: noop, result: "{{ x.id }} {{ _index }} {{ iter.page }} {{ plain }} {{ plain.body }}" }
+  - step: unread
+    loop: { in: [1], iterator: x }
+    tool: { kind: noop, result: "{{ loop.index }} {{ _total }}" }
+  - step: by_iter
+    loop: { in: [1], iterator: x }
+    tool: { kind: noop, result: "{{ iter.x.id }}" }
+  - step: rules
+    tool:
+      - name: first
+        kind: noop
+        set: { seen: "{{ output.n }}", ctx.total: "{{ ctx.total + output.n }}" }
+        spec: { policy: { rules: [{ when: "{{ output.n > limits.max }}", then: { do: retry, delay: "{{ pause }}" } }] } }
+      - { name: second, kind: noop, result: "{{ first.n }} {{ seen }} {{ _prev }} {{ results.first }}" }
+  - step: facts
+    tool: { kind: noop, result: "{{ steps.plain.status }} {{ steps['plain'].data.rows[0] }} {{ result.x }} {{ job.uuid }} {{ execution_id }}" }
+  - step: dynamic
+    tool: { kind: noop, result: "{{ steps[name].status }}" }
+  - { step: some, tool: { kind: python, code: "result = args['x']", input: { x: "{{ plain.x }}" } } }
+  - { step: all, tool: { kind: python, code: "result = context['plain']" } }
+  - { step: odd, tool: { kind: noop, result: "{{ ctx['it''s'].a }} {{ ctx.a['b c'] }}" } }
+"#,
+    );
+    insta::assert_snapshot!(carries(&plan));
+}
+
+#[test]
+fn attempts_are_bounded_by_their_tasks() {
+    let plan = plan(
+        r"
+executor: { spec: { policy: { defaults: { timeout_s: 100 } } } }
+workflow:
+  - { step: default, tool: { kind: noop } }
+  - { step: of_kind, tool: { kind: http, url: x } }
+  - { step: own, tool: { kind: http, url: x, timeout: 5s } }
+  - { step: sum, tool: [{ name: a, kind: noop }, { name: b, kind: http, url: x }] }
+  - { step: again, tool: { kind: noop, spec: { policy: { rules: [{ else: { do: retry } }] } } } }
+",
+    );
+    let steps = plan.graph().steps();
+    let deadlines: Vec<String> = steps
+        .map(|step| plan.step(step).attempt_deadline.to_string())
+        .collect();
+    assert_eq!(deadlines, ["100s", "30s", "5s", "130s", "1d"]);
+}
+
+#[test]
+fn what_cannot_be_run_is_named() {
+    let of = |body: &str| {
+        let plan = plan(body);
+        plan.not_supported()
+            .map(|(construct, step)| (construct.as_str(), step.clone()))
+    };
+    assert_eq!(of("workflow: [{ step: a, tool: { kind: noop } }]"), None);
+    let step = Some(StepName::new("a").unwrap());
+    assert_eq!(
+        of("workflow: [{ step: a, tool: { kind: sleep, for: 1s } }]"),
+        Some(("kind: sleep", step.clone()))
+    );
+    assert_eq!(
+        of("workflow: [{ step: a, tool: { kind: noop }, concurrency: { key: k } }]"),
+        Some(("concurrency", step))
+    );
+    assert_eq!(
+        of(
+            "executor: { spec: { final_step: a } }\nworkflow: [{ step: b, tool: { kind: noop } }, { step: a, tool: { kind: noop } }]"
+        ),
+        Some(("executor.spec.final_step", None))
+    );
+}
+
+proptest! {
+    /// The quick way along components finds what the plain walk finds.
+    #[test]
+    fn reach_is_what_walking_finds(arcs in prop::collection::vec((0..8_u32, 0..8_u32), 0..20)) {
+        let mut body = "workflow:\n".to_owned();
+        for from in 0..8 {
+            let targets: Vec<String> = arcs
+                .iter()
+                .filter(|arc| arc.0 == from)
+                .map(|arc| format!("{{ step: s{} }}", arc.1))
+                .collect();
+            let _ = writeln!(
+                body,
+                "  - {{ step: s{from}, tool: {{ kind: noop }}, next: {{ arcs: [{}] }} }}",
+                targets.join(", ")
+            );
+        }
+        let plan = plan(&body);
+        for step in plan.graph().steps() {
+            let walked = plan.graph().reachable(plan.graph().successors(step));
+            for other in plan.graph().steps() {
+                prop_assert_eq!(plan.step(step).reaches.contains(other), walked[other.index()]);
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What is known of a command that is not closed.
+
+use noetl_playbook::graph::StepIndex;
+use noetl_types::{JsonMap, Seq, Timestamp, WorkerId};
+use serde::{Deserialize, Serialize};
+
+use super::layered::settled;
+use super::step::Outcome;
+use super::{CommandStage, serde_step};
+
+/// A command that is not closed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Command {
+    /// Its step.
+    #[serde(with = "serde_step")]
+    pub step: StepIndex,
+    /// The run of the step.
+    pub run: u32,
+    /// The iteration, in a loop.
+    pub index: Option<u32>,
+    /// Its place in the log: commands are taken and cancelled in this order.
+    pub issued: Seq,
+    /// How often it may be handed out in all.
+    pub max_attempts: u32,
+    /// How many calls it had.
+    pub calls: u32,
+    /// How far it is.
+    pub phase: CommandPhase,
+}
+
+settled!(Command);
+
+/// How far a command is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CommandPhase {
+    /// It waits for a worker. Grants are no events, so a worker may have it already.
+    Pending {
+        /// The attempt that comes next, from 1.
+        attempt: u32,
+        /// When it may be handed out again.
+        not_before: Option<Timestamp>,
+    },
+    /// A worker is known to have it.
+    Leased {
+        /// The attempt.
+        attempt: u32,
+        /// Who has it.
+        worker: WorkerId,
+        /// Whether it is known to run.
+        is_running: bool,
+    },
+    /// No attempt is left.
+    Spent,
+    /// Its tasks are done; the next event closes it.
+    Called(Box<CallResult>),
+}
+
+/// What the tasks of a command left behind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallResult {
+    /// What came of them.
+    pub outcome: Outcome,
+    /// What they wrote, by the keys of their `set`.
+    pub set: JsonMap,
+}
+
+impl Command {
+    pub(crate) fn stage(&self) -> CommandStage {
+        match &self.phase {
+            CommandPhase::Pending { .. } => CommandStage::Pending,
+            CommandPhase::Leased {
+                is_running: false, ..
+            } => CommandStage::Claimed,
+            CommandPhase::Leased {
+                is_running: true, ..
+            } => CommandStage::Running,
+            CommandPhase::Spent => CommandStage::Spent,
+            CommandPhase::Called(result) => match result.outcome.error {
+                None => CommandStage::Done,
+                Some(_) => CommandStage::Erred,
+            },
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Timeouts that are open. They are not events of their own: what was entered when, and what the
+//! playbook says, tells them all.
+
+use noetl_playbook::graph::StepIndex;
+use noetl_types::Timestamp;
+
+use super::State;
+use crate::event::TimerId;
+use crate::plan::Plan;
+
+/// A timeout that is open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Timer {
+    /// Which one.
+    pub id: TimerId,
+    /// When it is due.
+    pub fire_at: Timestamp,
+}
+
+impl State {
+    /// The timeouts that are open: of the run, and of each run of a step.
+    pub fn timers<'s>(&'s self, plan: &'s Plan) -> impl Iterator<Item = Timer> + 's {
+        let whole = self.run_deadline(plan).map(|fire_at| Timer {
+            id: TimerId::Execution,
+            fire_at,
+        });
+        let steps = self.runs().filter_map(move |(step, run)| {
+            Some(Timer {
+                fire_at: self.step_deadline(plan, step)?,
+                id: TimerId::Step {
+                    step: plan.step(step).name.clone(),
+                    run: run.number,
+                },
+            })
+        });
+        whole.into_iter().chain(steps).filter(|_| !self.is_ended())
+    }
+
+    /// When the whole run is out of time.
+    pub(crate) fn run_deadline(&self, plan: &Plan) -> Option<Timestamp> {
+        let beginning = self.beginning.as_ref()?;
+        Some(beginning.at.saturating_add(plan.timeout()?))
+    }
+
+    /// When the run of a step is out of time.
+    pub(crate) fn step_deadline(&self, plan: &Plan, step: StepIndex) -> Option<Timestamp> {
+        let run = self.run(step)?;
+        let facts = plan.step(step);
+        let by_timeout = facts
+            .timeout
+            .map(|after| run.entered_at.saturating_add(after));
+        let by_deadline = facts
+            .deadline
+            .map(|after| run.arrived_at.saturating_add(after));
+        by_timeout.into_iter().chain(by_deadline).min()
+    }
+}

@@ -1,0 +1,95 @@
+//! Bounds on values that enter the log, measured without writing them out.
+
+use noetl_types::Json;
+use noetl_types::limits::MAX_JSON_DEPTH;
+
+/// Levels of lists and maps in any one value of a run. An event and a snapshot wrap the value in a
+/// few levels of their own, and must still be readable.
+pub(crate) const MAX_VALUE_DEPTH: usize = MAX_JSON_DEPTH - 12;
+
+/// Bytes of the values of one `set`. What is larger belongs into the data of a step, which can be
+/// kept by reference.
+pub(crate) const MAX_SET_BYTES: usize = 256 << 10;
+
+/// The bytes that a value takes as canonical JSON, if they are within a budget; it is looked at no
+/// further than the budget reaches. A text is counted without its escapes, a float as an average
+/// one: near enough for a budget.
+pub(crate) fn size_within(value: &Json, budget: usize) -> Option<usize> {
+    spend(value, budget).map(|left| budget - left)
+}
+
+/// Whether a value is within a budget of bytes.
+pub(crate) fn fits(value: &Json, budget: usize) -> bool {
+    spend(value, budget).is_some()
+}
+
+fn spend(value: &Json, left: usize) -> Option<usize> {
+    match value {
+        Json::Null | Json::Bool(_) => left.checked_sub(5),
+        Json::Int(number) => left.checked_sub(digits(number.unsigned_abs())),
+        Json::UInt(number) => left.checked_sub(digits(*number)),
+        Json::Float(_) => left.checked_sub(17),
+        Json::Str(text) => left.checked_sub(text.len() + 2),
+        Json::List(items) => items.iter().try_fold(left.checked_sub(2)?, |left, item| {
+            spend(item, left)?.checked_sub(1)
+        }),
+        Json::Map(map) => map
+            .iter()
+            .try_fold(left.checked_sub(2)?, |left, (key, member)| {
+                spend(member, left.checked_sub(key.len() + 3)?)?.checked_sub(1)
+            }),
+    }
+}
+
+fn digits(number: u64) -> usize {
+    number.checked_ilog10().map_or(1, |log| log as usize + 1)
+}
+
+/// Whether lists and maps are nested at most so many levels deep.
+pub(crate) fn is_shallow(value: &Json, levels: usize) -> bool {
+    match value {
+        Json::Null
+        | Json::Bool(_)
+        | Json::Int(_)
+        | Json::UInt(_)
+        | Json::Float(_)
+        | Json::Str(_) => true,
+        Json::List(items) => levels > 0 && items.iter().all(|item| is_shallow(item, levels - 1)),
+        Json::Map(map) => levels > 0 && map.values().all(|member| is_shallow(member, levels - 1)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use noetl_types::json::{parse, to_canonical};
+
+    use super::*;
+
+    #[test]
+    fn budgets_are_near_the_canonical_size() {
+        for text in [
+            "null",
+            "true",
+            "0",
+            "-12",
+            "18446744073709551615",
+            "[]",
+            "{}",
+            "\"text\"",
+            r#"{"a":[1,2,{"b":"c"}],"d":"0123456789"}"#,
+        ] {
+            let value = parse(text.as_bytes()).unwrap();
+            let size = to_canonical(&value).len();
+            assert!(fits(&value, size + 8), "{text}");
+            assert!(size < 8 || !fits(&value, size - 4), "{text}");
+        }
+    }
+
+    #[test]
+    fn depth_counts_lists_and_maps() {
+        let value = parse(br#"{"a":[[1]]}"#).unwrap();
+        assert!(is_shallow(&value, 3));
+        assert!(!is_shallow(&value, 2));
+        assert!(is_shallow(&Json::Null, 0));
+    }
+}

@@ -1,0 +1,22 @@
+//! Decisions that need more than a glance at the log.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod bounds;
+mod fence;
+mod names;
+mod payloads;
+mod start;
+mod steering;
+
+use noetl_types::Json;
+use noetl_types::json::parse;
+
+fn json(text: &str) -> Json {
+    parse(text.as_bytes()).unwrap()
+}

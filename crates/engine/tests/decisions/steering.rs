@@ -1,0 +1,169 @@
+//! Pause, resume, cancel and timeouts at awkward moments.
+
+use noetl_engine::event::TimerId;
+use noetl_engine::{Input, Refused, Verdict};
+use noetl_testkit::sim::{Play, Sim};
+use noetl_types::{ExecutionStatus, Millis, TaskErrorKind};
+
+const LOOP: &str = r#"
+workflow:
+  - step: each
+    loop: { in: 5, iterator: i, spec: { mode: parallel, max_in_flight: 3 } }
+    tool: { kind: noop, result: "{{ i }}", set: { ctx.last: "{{ i }}" } }
+"#;
+
+/// Several iterations of one loop end while the run is paused: each of them is followed up in its
+/// turn, and the loop ends with the last.
+#[test]
+fn iterations_that_end_during_a_pause() {
+    let mut sim = Sim::of(LOOP);
+    sim.start().unwrap();
+    let leases: Vec<_> = sim
+        .available()
+        .iter()
+        .map(|id| sim.clone().lease(*id, "w1"))
+        .collect();
+    sim.pause().unwrap();
+    for lease in [&leases[2], &leases[0], &leases[1]] {
+        let report = sim.work(lease).unwrap();
+        sim.report(report).unwrap();
+    }
+    sim.resume().unwrap();
+    sim.finish();
+    insta::assert_snapshot!(sim.table());
+    assert_eq!(sim.status(), ExecutionStatus::Completed);
+}
+
+#[test]
+fn all_iterations_end_during_a_pause() {
+    let mut sim = Sim::of(&LOOP.replace("in: 5", "in: 3"));
+    sim.start().unwrap();
+    let leases: Vec<_> = sim
+        .available()
+        .iter()
+        .map(|id| sim.clone().lease(*id, "w1"))
+        .collect();
+    sim.pause().unwrap();
+    for lease in &leases {
+        let report = sim.work(lease).unwrap();
+        sim.report(report).unwrap();
+    }
+    assert_eq!(sim.status(), ExecutionStatus::Paused);
+    sim.resume().unwrap();
+    assert_eq!(sim.status(), ExecutionStatus::Completed);
+}
+
+#[test]
+fn a_paused_run_can_be_cancelled() {
+    let mut sim = Sim::of(LOOP);
+    sim.start().unwrap();
+    let lease = sim.lease(sim.available()[0], "w1");
+    sim.pause().unwrap();
+    let report = sim.work(&lease).unwrap();
+    sim.report(report).unwrap();
+    assert_eq!(sim.cancel(), Ok(Verdict::Accepted));
+    assert_eq!(sim.status(), ExecutionStatus::Cancelled);
+    let ended = Refused::AlreadyEnded(ExecutionStatus::Cancelled);
+    assert_eq!(sim.resume(), Err(ended.clone()));
+    assert_eq!(sim.pause(), Err(ended.clone()));
+    assert_eq!(
+        sim.decide(Input::TimerFired(TimerId::Execution)),
+        Err(ended)
+    );
+}
+
+#[test]
+fn a_run_that_is_failing_can_be_paused() {
+    let mut sim = Sim::of(
+        r"
+workflow:
+  - step: start
+    tool: { kind: noop }
+    next: [bad, good]
+  - { step: bad, tool: { kind: shell, command: x } }
+  - { step: good, tool: { kind: noop } }
+",
+    )
+    .with_tools(|call| match call.step {
+        "bad" => Play::fail(TaskErrorKind::Transform, "boom"),
+        _ => Play::AsWritten,
+    });
+    sim.start().unwrap();
+    sim.step();
+    sim.step();
+    assert!(sim.state().is_failing());
+    let lease = sim.lease(sim.available()[0], "w1");
+    sim.pause().unwrap();
+    let report = sim.work(&lease).unwrap();
+    sim.report(report).unwrap();
+    assert_eq!(sim.status(), ExecutionStatus::Paused);
+    sim.resume().unwrap();
+    assert_eq!(sim.status(), ExecutionStatus::Failed);
+}
+
+/// The deadline of a step counts from its first arrival, the timeout from its entering.
+#[test]
+fn deadline_and_timeout() {
+    let mut sim = Sim::of(
+        r"
+workflow:
+  - step: start
+    tool: { kind: noop }
+    next: [slow, join]
+  - { step: slow, tool: { kind: noop }, next: [join] }
+  - step: join
+    spec: { timeout: 60s, policy: { lifecycle: { deadline_s: 30 } } }
+    tool: { kind: noop }
+",
+    );
+    sim.start().unwrap();
+    sim.step();
+    let arrived = sim.now();
+    sim.advance(Millis::from_secs(20));
+    sim.step();
+    let join = TimerId::Step {
+        step: "join".parse().unwrap(),
+        run: 1,
+    };
+    assert_eq!(sim.timers(), std::slice::from_ref(&join));
+    assert_eq!(
+        sim.next_timer(),
+        Some(arrived.saturating_add(Millis::from_secs(30)))
+    );
+    sim.advance(Millis::from_secs(10));
+    assert_eq!(
+        sim.decide(Input::TimerFired(join.clone())),
+        Ok(Verdict::Accepted)
+    );
+    assert_eq!(sim.status(), ExecutionStatus::Failed);
+    let ended = Err(Refused::AlreadyEnded(ExecutionStatus::Failed));
+    assert_eq!(sim.decide(Input::TimerFired(join)), ended);
+}
+
+#[test]
+fn a_timer_of_an_earlier_run_is_no_timer() {
+    let mut sim = Sim::of(
+        "workflow: [{ step: a, spec: { timeout: 5s }, tool: { kind: noop }, next: { arcs: [{ step: a }] } }]",
+    );
+    sim.start().unwrap();
+    sim.step();
+    let first = TimerId::Step {
+        step: "a".parse().unwrap(),
+        run: 1,
+    };
+    sim.advance(Millis::from_secs(9));
+    assert_eq!(
+        sim.decide(Input::TimerFired(first.clone())),
+        Err(Refused::UnknownTimer(first))
+    );
+    let second = TimerId::Step {
+        step: "a".parse().unwrap(),
+        run: 2,
+    };
+    assert_eq!(sim.timers(), [second]);
+    let none = TimerId::Execution;
+    assert_eq!(
+        sim.decide(Input::TimerFired(none.clone())),
+        Err(Refused::UnknownTimer(none))
+    );
+}

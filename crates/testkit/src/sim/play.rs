@@ -1,0 +1,64 @@
+//! What the tools of a simulated worker do.
+
+use noetl_playbook::model::ToolKind;
+use noetl_types::{Json, TaskError, TaskErrorKind};
+
+/// One call of a tool.
+#[derive(Debug)]
+pub struct Call<'c> {
+    /// The step.
+    pub step: &'c str,
+    /// The label of the task.
+    pub label: &'c str,
+    /// What it runs.
+    pub kind: ToolKind,
+    /// The run of the step, from 1.
+    pub run: u32,
+    /// The iteration, in a loop.
+    pub index: Option<u32>,
+    /// The attempt of the task, from 1.
+    pub attempt: u32,
+    /// The attempt of the command, from 1.
+    pub command_attempt: u32,
+    /// The configuration of the task, rendered.
+    pub config: &'c Json,
+    /// The input of the task, rendered.
+    pub input: &'c Json,
+}
+
+/// What a tool does.
+#[derive(Debug, Clone)]
+pub enum Play {
+    /// What the kind itself does: `noop` yields its `result`, others yield nothing.
+    AsWritten,
+    /// It goes well.
+    Ok(Json),
+    /// It fails, with data.
+    Fail(Box<TaskError>, Json),
+    /// The worker is gone in the middle of it.
+    Lost,
+}
+
+impl Play {
+    /// A failure of a kind.
+    pub fn fail(kind: TaskErrorKind, message: &str) -> Self {
+        Self::Fail(Box::new(TaskError::new(kind, message)), Json::Null)
+    }
+}
+
+/// What a task yields as it is written.
+pub(super) fn as_written(kind: ToolKind, config: &Json) -> Json {
+    if kind != ToolKind::Noop {
+        return Json::Null;
+    }
+    if let Some(result) = config.get("result") {
+        return result.clone();
+    }
+    Json::object([
+        ("status", Json::from("ok")),
+        (
+            "message",
+            config.get("message").cloned().unwrap_or_default(),
+        ),
+    ])
+}
