@@ -2,6 +2,7 @@
 //!
 //! Owns what tests of several crates share. Nothing of it is part of the product.
 
+pub mod postgres;
 #[expect(
     clippy::expect_used,
     clippy::panic,

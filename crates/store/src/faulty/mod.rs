@@ -1,0 +1,340 @@
+//! A store that fails on purpose.
+//!
+//! It stands before any other store. A plan is asked at every call and says what goes wrong, so a
+//! test can break each call in turn, or at random from a seed.
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use async_trait::async_trait;
+use noetl_types::limits::PageLimit;
+use noetl_types::{
+    CommandId, ExecutionId, FeedPosition, StoredEvent, TenantId, Text, Timestamp, Version,
+};
+
+use crate::error::StoreError;
+use crate::model::{
+    Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Command, DueTimer,
+    Execution, ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence,
+    LeaseRequest, LeasedCommand, Loaded, LogPage, MachineLease, MachineRefused, MachineRenewal,
+    MachineRequest, NewCatalogEntry, NewRuntime, Registered, Release, Runtime, RuntimeKind,
+    Snapshot, SnapshotKey,
+};
+use crate::store::Store;
+
+/// The methods of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Method {
+    /// [`Store::append`]
+    Append,
+    /// [`Store::load`]
+    Load,
+    /// [`Store::events`]
+    Events,
+    /// [`Store::write_snapshot`]
+    WriteSnapshot,
+    /// [`Store::feed`]
+    Feed,
+    /// [`Store::execution`]
+    Execution,
+    /// [`Store::executions`]
+    Executions,
+    /// [`Store::is_gone`]
+    IsGone,
+    /// [`Store::lease`]
+    Lease,
+    /// [`Store::extend`]
+    Extend,
+    /// [`Store::release`]
+    Release,
+    /// [`Store::expired`]
+    Expired,
+    /// [`Store::command`]
+    Command,
+    /// [`Store::due`]
+    Due,
+    /// [`Store::register`]
+    Register,
+    /// [`Store::catalog_entry`]
+    CatalogEntry,
+    /// [`Store::catalog`]
+    Catalog,
+    /// [`Store::register_runtime`]
+    RegisterRuntime,
+    /// [`Store::heartbeat`]
+    Heartbeat,
+    /// [`Store::runtimes`]
+    Runtimes,
+    /// [`Store::lease_machine`]
+    LeaseMachine,
+    /// [`Store::renew_machine`]
+    RenewMachine,
+}
+
+impl Method {
+    /// Every method.
+    pub const ALL: &'static [Self] = &[
+        Self::Append,
+        Self::Load,
+        Self::Events,
+        Self::WriteSnapshot,
+        Self::Feed,
+        Self::Execution,
+        Self::Executions,
+        Self::IsGone,
+        Self::Lease,
+        Self::Extend,
+        Self::Release,
+        Self::Expired,
+        Self::Command,
+        Self::Due,
+        Self::Register,
+        Self::CatalogEntry,
+        Self::Catalog,
+        Self::RegisterRuntime,
+        Self::Heartbeat,
+        Self::Runtimes,
+        Self::LeaseMachine,
+        Self::RenewMachine,
+    ];
+}
+
+/// What goes wrong with a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    None,
+    /// It fails and does nothing.
+    Before,
+    /// It does everything, and then fails: nobody knows whether it worked.
+    After,
+    /// Others get their turn first, a number of times.
+    Delay(u32),
+    /// An append meets another one; any other call goes through.
+    Conflict,
+}
+
+/// Says what goes wrong with a call.
+pub type Plan = Box<dyn Fn(Method) -> Fault + Send + Sync>;
+
+/// A store before another one.
+pub struct FaultyStore<S> {
+    inner: S,
+    plan: Plan,
+}
+
+impl<S> FaultyStore<S> {
+    /// Stands before a store, and fails as planned.
+    pub fn new(inner: S, plan: Plan) -> Self {
+        Self { inner, plan }
+    }
+
+    /// The store behind.
+    pub fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    /// Fails a call that is to fail before it is done, and says what becomes of its answer else.
+    async fn fault(&self, method: Method) -> Result<Answer, StoreError> {
+        match (self.plan)(method) {
+            Fault::None | Fault::Conflict => Ok(Answer::AsItIs),
+            Fault::Before => Err(StoreError::retry("failed on purpose, before the call")),
+            Fault::After => Ok(Answer::Lost),
+            Fault::Delay(turns) => {
+                for _ in 0..turns {
+                    tokio::task::yield_now().await;
+                }
+                Ok(Answer::AsItIs)
+            }
+        }
+    }
+}
+
+/// What becomes of the answer of a call that was done.
+enum Answer {
+    AsItIs,
+    Lost,
+}
+
+impl Answer {
+    fn of<T, E: From<StoreError>>(self, answer: Result<T, E>) -> Result<T, E> {
+        match self {
+            Self::AsItIs => answer,
+            Self::Lost => Err(lost().into()),
+        }
+    }
+}
+
+fn lost() -> StoreError {
+    StoreError::unknown("failed on purpose, after the call")
+}
+
+impl<S: fmt::Debug> fmt::Debug for FaultyStore<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FaultyStore")
+            .field("inner", &self.inner)
+            .finish_non_exhaustive()
+    }
+}
+
+#[async_trait]
+impl<S: Store> Store for FaultyStore<S> {
+    async fn append(&self, appends: Vec<Append>) -> Vec<Result<Appended, AppendRefused>> {
+        let count = appends.len();
+        match (self.plan)(Method::Append) {
+            Fault::None => self.inner.append(appends).await,
+            Fault::Before => {
+                let failed = StoreError::retry("failed on purpose, before the call");
+                vec![Err(failed.into()); count]
+            }
+            Fault::After => {
+                self.inner.append(appends).await;
+                vec![Err(lost().into()); count]
+            }
+            Fault::Delay(turns) => {
+                for _ in 0..turns {
+                    tokio::task::yield_now().await;
+                }
+                self.inner.append(appends).await
+            }
+            Fault::Conflict => appends
+                .iter()
+                .map(|append| {
+                    Err(AppendRefused::Conflict {
+                        actual: append.expected.version,
+                    })
+                })
+                .collect(),
+        }
+    }
+
+    async fn load(
+        &self,
+        execution_id: ExecutionId,
+        snapshot: &SnapshotKey,
+        page: LogPage,
+    ) -> Result<Option<Loaded>, StoreError> {
+        let answer = self.fault(Method::Load).await?;
+        answer.of(self.inner.load(execution_id, snapshot, page).await)
+    }
+
+    async fn events(
+        &self,
+        execution_id: ExecutionId,
+        after: Version,
+        page: LogPage,
+    ) -> Result<Vec<StoredEvent>, StoreError> {
+        let answer = self.fault(Method::Events).await?;
+        answer.of(self.inner.events(execution_id, after, page).await)
+    }
+
+    async fn write_snapshot(&self, snapshot: Snapshot) -> Result<(), StoreError> {
+        let answer = self.fault(Method::WriteSnapshot).await?;
+        answer.of(self.inner.write_snapshot(snapshot).await)
+    }
+
+    async fn feed(&self, after: FeedPosition, limit: FeedLimit) -> Result<FeedBatch, StoreError> {
+        let answer = self.fault(Method::Feed).await?;
+        answer.of(self.inner.feed(after, limit).await)
+    }
+
+    async fn execution(&self, execution_id: ExecutionId) -> Result<Option<Execution>, StoreError> {
+        let answer = self.fault(Method::Execution).await?;
+        answer.of(self.inner.execution(execution_id).await)
+    }
+
+    async fn executions(&self, filter: ExecutionFilter) -> Result<ExecutionPage, StoreError> {
+        let answer = self.fault(Method::Executions).await?;
+        answer.of(self.inner.executions(filter).await)
+    }
+
+    async fn is_gone(&self, execution_id: ExecutionId) -> Result<bool, StoreError> {
+        let answer = self.fault(Method::IsGone).await?;
+        answer.of(self.inner.is_gone(execution_id).await)
+    }
+
+    async fn lease(&self, request: LeaseRequest) -> Result<Vec<LeasedCommand>, StoreError> {
+        let answer = self.fault(Method::Lease).await?;
+        answer.of(self.inner.lease(request).await)
+    }
+
+    async fn extend(
+        &self,
+        leases: Vec<Fence>,
+        until: Timestamp,
+    ) -> Result<Vec<Extension>, StoreError> {
+        let answer = self.fault(Method::Extend).await?;
+        answer.of(self.inner.extend(leases, until).await)
+    }
+
+    async fn release(&self, leases: Vec<Release>) -> Result<Vec<bool>, StoreError> {
+        let answer = self.fault(Method::Release).await?;
+        answer.of(self.inner.release(leases).await)
+    }
+
+    async fn expired(&self, now: Timestamp, limit: PageLimit) -> Result<Vec<Command>, StoreError> {
+        let answer = self.fault(Method::Expired).await?;
+        answer.of(self.inner.expired(now, limit).await)
+    }
+
+    async fn command(&self, command_id: CommandId) -> Result<Option<Command>, StoreError> {
+        let answer = self.fault(Method::Command).await?;
+        answer.of(self.inner.command(command_id).await)
+    }
+
+    async fn due(&self, now: Timestamp, limit: PageLimit) -> Result<Vec<DueTimer>, StoreError> {
+        let answer = self.fault(Method::Due).await?;
+        answer.of(self.inner.due(now, limit).await)
+    }
+
+    async fn register(&self, entry: NewCatalogEntry) -> Result<Registered, StoreError> {
+        let answer = self.fault(Method::Register).await?;
+        answer.of(self.inner.register(entry).await)
+    }
+
+    async fn catalog_entry(
+        &self,
+        tenant_id: &TenantId,
+        key: CatalogKey,
+    ) -> Result<Option<CatalogEntry>, StoreError> {
+        let answer = self.fault(Method::CatalogEntry).await?;
+        answer.of(self.inner.catalog_entry(tenant_id, key).await)
+    }
+
+    async fn catalog(&self, filter: CatalogFilter) -> Result<Vec<CatalogEntry>, StoreError> {
+        let answer = self.fault(Method::Catalog).await?;
+        answer.of(self.inner.catalog(filter).await)
+    }
+
+    async fn register_runtime(&self, runtime: NewRuntime) -> Result<Runtime, StoreError> {
+        let answer = self.fault(Method::RegisterRuntime).await?;
+        answer.of(self.inner.register_runtime(runtime).await)
+    }
+
+    async fn heartbeat(
+        &self,
+        kind: RuntimeKind,
+        name: &Text,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let answer = self.fault(Method::Heartbeat).await?;
+        answer.of(self.inner.heartbeat(kind, name, now).await)
+    }
+
+    async fn runtimes(&self, kind: RuntimeKind) -> Result<Vec<Runtime>, StoreError> {
+        let answer = self.fault(Method::Runtimes).await?;
+        answer.of(self.inner.runtimes(kind).await)
+    }
+
+    async fn lease_machine(&self, request: MachineRequest) -> Result<MachineLease, MachineRefused> {
+        let answer = self.fault(Method::LeaseMachine).await?;
+        answer.of(self.inner.lease_machine(request).await)
+    }
+
+    async fn renew_machine(&self, renewal: MachineRenewal) -> Result<MachineLease, MachineRefused> {
+        let answer = self.fault(Method::RenewMachine).await?;
+        answer.of(self.inner.renew_machine(renewal).await)
+    }
+}

@@ -1,0 +1,215 @@
+//! What a driver can rely on when calls fail.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use noetl_types::id::HighWater;
+use noetl_types::limits::PageLimit;
+use noetl_types::record::verify_chain;
+use noetl_types::{
+    CatalogId, CommandId, FeedPosition, MachineId, PlaybookPath, RuntimeId, TenantId, Version,
+    sha256,
+};
+
+use super::{Fault, FaultyStore, Method};
+use crate::suite::fixture::{Run, all_executions, at, lease_of, one};
+use crate::{
+    AppendRefused, CatalogFilter, CatalogKey, FeedLimit, Head, LogPage, MachineRefused,
+    MachineRenewal, MachineRequest, MemoryStore, NewCatalogEntry, NewRuntime, RuntimeKind,
+    Snapshot, SnapshotKey, Store, StoreError,
+};
+
+/// Appends an event as a driver does: after any failure it looks where the log stands.
+async fn drive(store: &dyn Store, run: &mut Run) {
+    let append = run.step();
+    let event_id = append.events[0].event_id;
+    loop {
+        let mut append = append.clone();
+        append.expected = run.head;
+        match one(store, append).await {
+            Ok(appended) => {
+                run.head = appended.head;
+                return;
+            }
+            Err(
+                AppendRefused::Conflict { .. } | AppendRefused::Store(StoreError::Retry { .. }),
+            ) => {}
+            Err(other) => panic!("{other:?}"),
+        }
+        let Ok(tail) = store.events(run.id, run.head.version, LogPage::MAX).await else {
+            continue;
+        };
+        if let Some(last) = tail.last() {
+            run.head = Head::after(last);
+        }
+        if tail
+            .iter()
+            .any(|event| event.record.event.event_id == event_id)
+        {
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_driver_writes_each_event_once_whatever_fails() {
+    let faults = [
+        Fault::Before,
+        Fault::After,
+        Fault::Delay(2),
+        Fault::Conflict,
+        Fault::None,
+    ];
+    let calls = AtomicUsize::new(0);
+    let plan = move |_| faults[calls.fetch_add(1, Ordering::Relaxed) % faults.len()];
+    let model = MemoryStore::new();
+    let mut run = Run::started(&model, 1).await;
+    let store = FaultyStore::new(model, Box::new(plan));
+    for _ in 0..40 {
+        drive(&store, &mut run).await;
+    }
+    let log = store
+        .inner()
+        .events(run.id, Version::EMPTY, LogPage::MAX)
+        .await;
+    let log = log.unwrap();
+    verify_chain(&log).unwrap();
+    let ids: BTreeSet<_> = log.iter().map(|it| it.record.event.event_id).collect();
+    assert_eq!((log.len(), ids.len()), (41, 41));
+}
+
+fn of_machine<T>(result: Result<T, MachineRefused>) -> Result<(), StoreError> {
+    match result {
+        Ok(_) | Err(MachineRefused::Lost) => Ok(()),
+        Err(MachineRefused::Store(error)) => Err(error),
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+/// Makes every call once, and says how each was answered.
+async fn call_all(store: &dyn Store) -> Vec<Result<(), StoreError>> {
+    let mut answers = call_about_runs(store).await;
+    answers.extend(call_about_the_rest(store).await);
+    answers
+}
+
+async fn call_about_runs(store: &dyn Store) -> Vec<Result<(), StoreError>> {
+    let run = Run::new(1);
+    let key = SnapshotKey {
+        kind: "engine_state".into(),
+        fold_version: 1,
+    };
+    let snapshot = Snapshot {
+        execution_id: run.id,
+        key: key.clone(),
+        head: Head::START,
+        state: Vec::new(),
+        checksum: sha256(""),
+    };
+    let appended = match one(store, run.start()).await {
+        Ok(_) => Ok(()),
+        Err(AppendRefused::Store(error)) => Err(error),
+        Err(other) => panic!("{other:?}"),
+    };
+    let (now, limit, page) = (at("12:00:00"), PageLimit::default(), LogPage::MAX);
+    let start = FeedPosition::default();
+    let command_id = CommandId::new(1).unwrap();
+    vec![
+        appended,
+        store.load(run.id, &key, page).await.map(drop),
+        store.events(run.id, Version::EMPTY, page).await.map(drop),
+        store.write_snapshot(snapshot).await,
+        store.feed(start, FeedLimit::MAX).await.map(drop),
+        store.execution(run.id).await.map(drop),
+        store.executions(all_executions()).await.map(drop),
+        store.is_gone(run.id).await.map(drop),
+        store.lease(lease_of("w", 1, 1)).await.map(drop),
+        store.extend(Vec::new(), now).await.map(drop),
+        store.release(Vec::new()).await.map(drop),
+        store.expired(now, limit).await.map(drop),
+        store.command(command_id).await.map(drop),
+        store.due(now, limit).await.map(drop),
+    ]
+}
+
+async fn call_about_the_rest(store: &dyn Store) -> Vec<Result<(), StoreError>> {
+    let now = at("12:00:00");
+    let tenant = TenantId::default();
+    let path = PlaybookPath::new("etl").unwrap();
+    let entry = NewCatalogEntry {
+        catalog_id: CatalogId::new(1).unwrap(),
+        tenant_id: tenant.clone(),
+        path: path.clone(),
+        kind: "playbook".into(),
+        content: "".into(),
+        sha256: sha256(""),
+        meta: None,
+        now,
+    };
+    let runtime = NewRuntime {
+        runtime_id: RuntimeId::new(1).unwrap(),
+        kind: RuntimeKind::Broker,
+        name: "b".into(),
+        uri: None,
+        detail: None,
+        now,
+    };
+    let request = MachineRequest {
+        owner: "a".into(),
+        wanted: None,
+        now,
+        lease_until: now,
+    };
+    let renewal = MachineRenewal {
+        machine_id: MachineId::MIN,
+        epoch: 9,
+        high_water: HighWater::NONE,
+        lease_until: now,
+    };
+    let definitions = CatalogFilter {
+        tenant_id: tenant.clone(),
+        kind: None,
+        after: None,
+        limit: PageLimit::default(),
+    };
+    let (latest, kind) = (CatalogKey::Latest(path), RuntimeKind::Broker);
+    vec![
+        store.register(entry).await.map(drop),
+        store.catalog_entry(&tenant, latest).await.map(drop),
+        store.catalog(definitions).await.map(drop),
+        store.register_runtime(runtime).await.map(drop),
+        store.heartbeat(kind, &"b".into(), now).await.map(drop),
+        store.runtimes(kind).await.map(drop),
+        of_machine(store.lease_machine(request).await),
+        of_machine(store.renew_machine(renewal).await),
+    ]
+}
+
+#[tokio::test]
+async fn every_method_fails_in_every_way() {
+    for (fault, expected) in [
+        (Fault::None, Ok(())),
+        (Fault::Delay(3), Ok(())),
+        (Fault::Before, Err(StoreError::retry(""))),
+        (Fault::After, Err(StoreError::unknown(""))),
+    ] {
+        let asked = std::sync::Arc::new(Mutex::new(Vec::new()));
+        let asking = std::sync::Arc::clone(&asked);
+        let plan = move |method| {
+            asking.lock().unwrap().push(method);
+            fault
+        };
+        let store = FaultyStore::new(MemoryStore::new(), Box::new(plan));
+        let answers = call_all(&store).await;
+        assert_eq!(answers, vec![expected; Method::ALL.len()], "{fault:?}");
+        assert_eq!(*asked.lock().unwrap(), Method::ALL, "{fault:?}");
+        let exists = store
+            .inner()
+            .execution(Run::new(1).id)
+            .await
+            .unwrap()
+            .is_some();
+        assert_eq!(exists, fault != Fault::Before, "{fault:?}");
+    }
+}

@@ -1,0 +1,41 @@
+//! Where the log and all that follows from it are kept.
+//!
+//! Owns the trait [`Store`], its in-memory model [`MemoryStore`], the embedded backend on SQLite,
+//! the clustered one on PostgreSQL, their migrations, and the suite that all three pass.
+//!
+//! A store decides nothing. What an append means for the execution, its commands and its timers
+//! comes with the append; the store checks that the log stands where the caller believes, that the
+//! leases are what the caller believes, and writes everything or nothing. Whatever both databases
+//! must agree on, such as the numbering and the hash chain of events, is computed here, once,
+//! before a backend sees it.
+//!
+//! Must not: read a clock, make random numbers, fold events, or know what a status means beyond
+//! whether it ends something.
+
+mod error;
+mod fair;
+pub mod faulty;
+mod machines;
+mod memory;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod migration;
+mod model;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod row;
+mod seal;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+mod store;
+#[cfg(test)]
+mod suite;
+
+pub use error::{Cause, StoreError};
+pub use memory::MemoryStore;
+pub use model::*;
+#[cfg(feature = "postgres")]
+pub use postgres::PostgresStore;
+#[cfg(feature = "sqlite")]
+pub use sqlite::SqliteStore;
+pub use store::Store;

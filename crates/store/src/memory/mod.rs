@@ -1,0 +1,182 @@
+//! The model of a store: ordered maps behind a lock.
+//!
+//! It is what the other backends are compared with, and what tests of everything above a store run
+//! on. It keeps nothing when the process ends.
+
+mod append;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use noetl_types::id::first_id_at;
+use noetl_types::limits::PageLimit;
+use noetl_types::{
+    CommandId, ExecutionId, FeedPosition, StoredEvent, TenantId, Text, Timestamp, Version,
+};
+
+use self::state::State;
+use crate::error::StoreError;
+use crate::model::{
+    Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Command, DueTimer,
+    Execution, ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence,
+    LeaseRequest, LeasedCommand, Loaded, LogPage, MachineLease, MachineRefused, MachineRenewal,
+    MachineRequest, NewCatalogEntry, NewRuntime, Registered, Release, Runtime, RuntimeKind,
+    Snapshot, SnapshotKey,
+};
+use crate::seal::seal_all;
+use crate::store::Store;
+
+/// A store in memory.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    state: Mutex<State>,
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Marks the executions that were made before a time as dropped by retention, as far as appends
+    /// go; what is kept of them is forgotten.
+    pub fn drop_before(&self, time: Timestamp) {
+        self.lock().drop_before(first_id_at(time.as_unix_ms()));
+    }
+
+    /// No operation leaves the maps half written, so a panic elsewhere does not spoil them.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Store for MemoryStore {
+    async fn append(&self, appends: Vec<Append>) -> Vec<Result<Appended, AppendRefused>> {
+        let sealed = seal_all(appends);
+        let mut state = self.lock();
+        sealed
+            .into_iter()
+            .map(|sealed| state.append(sealed?))
+            .collect()
+    }
+
+    async fn load(
+        &self,
+        execution_id: ExecutionId,
+        snapshot: &SnapshotKey,
+        page: LogPage,
+    ) -> Result<Option<Loaded>, StoreError> {
+        Ok(self.lock().load(execution_id, snapshot, page))
+    }
+
+    async fn events(
+        &self,
+        execution_id: ExecutionId,
+        after: Version,
+        page: LogPage,
+    ) -> Result<Vec<StoredEvent>, StoreError> {
+        Ok(self.lock().events(execution_id, after, page))
+    }
+
+    async fn write_snapshot(&self, snapshot: Snapshot) -> Result<(), StoreError> {
+        self.lock().write_snapshot(snapshot);
+        Ok(())
+    }
+
+    async fn feed(&self, after: FeedPosition, limit: FeedLimit) -> Result<FeedBatch, StoreError> {
+        Ok(self.lock().feed(after, limit))
+    }
+
+    async fn execution(&self, execution_id: ExecutionId) -> Result<Option<Execution>, StoreError> {
+        Ok(self.lock().executions.get(&execution_id).cloned())
+    }
+
+    async fn executions(&self, filter: ExecutionFilter) -> Result<ExecutionPage, StoreError> {
+        Ok(self.lock().list(&filter))
+    }
+
+    async fn is_gone(&self, execution_id: ExecutionId) -> Result<bool, StoreError> {
+        Ok(self.lock().is_gone(execution_id))
+    }
+
+    async fn lease(&self, request: LeaseRequest) -> Result<Vec<LeasedCommand>, StoreError> {
+        Ok(self.lock().lease(&request))
+    }
+
+    async fn extend(
+        &self,
+        leases: Vec<Fence>,
+        until: Timestamp,
+    ) -> Result<Vec<Extension>, StoreError> {
+        let mut state = self.lock();
+        Ok(leases
+            .iter()
+            .map(|fence| state.extend(fence, until))
+            .collect())
+    }
+
+    async fn release(&self, leases: Vec<Release>) -> Result<Vec<bool>, StoreError> {
+        let mut state = self.lock();
+        Ok(leases
+            .iter()
+            .map(|release| state.release(release))
+            .collect())
+    }
+
+    async fn expired(&self, now: Timestamp, limit: PageLimit) -> Result<Vec<Command>, StoreError> {
+        Ok(self.lock().expired(now, limit))
+    }
+
+    async fn command(&self, command_id: CommandId) -> Result<Option<Command>, StoreError> {
+        Ok(self.lock().commands.get(&command_id).cloned())
+    }
+
+    async fn due(&self, now: Timestamp, limit: PageLimit) -> Result<Vec<DueTimer>, StoreError> {
+        Ok(self.lock().due(now, limit))
+    }
+
+    async fn register(&self, entry: NewCatalogEntry) -> Result<Registered, StoreError> {
+        self.lock().register(entry)
+    }
+
+    async fn catalog_entry(
+        &self,
+        tenant_id: &TenantId,
+        key: CatalogKey,
+    ) -> Result<Option<CatalogEntry>, StoreError> {
+        Ok(self.lock().catalog_entry(tenant_id, &key))
+    }
+
+    async fn catalog(&self, filter: CatalogFilter) -> Result<Vec<CatalogEntry>, StoreError> {
+        Ok(self.lock().catalog(&filter))
+    }
+
+    async fn register_runtime(&self, runtime: NewRuntime) -> Result<Runtime, StoreError> {
+        Ok(self.lock().register_runtime(runtime))
+    }
+
+    async fn heartbeat(
+        &self,
+        kind: RuntimeKind,
+        name: &Text,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        Ok(self.lock().heartbeat(kind, name, now))
+    }
+
+    async fn runtimes(&self, kind: RuntimeKind) -> Result<Vec<Runtime>, StoreError> {
+        Ok(self.lock().runtimes_of(kind))
+    }
+
+    async fn lease_machine(&self, request: MachineRequest) -> Result<MachineLease, MachineRefused> {
+        self.lock().machines.lease(request)
+    }
+
+    async fn renew_machine(&self, renewal: MachineRenewal) -> Result<MachineLease, MachineRefused> {
+        self.lock().machines.renew(&renewal)
+    }
+}

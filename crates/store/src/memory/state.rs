@@ -1,0 +1,322 @@
+//! The maps, and what can be asked of them.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use noetl_types::limits::PageLimit;
+use noetl_types::{
+    CatalogId, CommandId, CommandStatus, EventId, ExecutionId, FeedPosition, PlaybookPath,
+    StoredEvent, TenantId, Text, Timestamp, Version,
+};
+
+use crate::error::StoreError;
+use crate::fair::{self, Waiting};
+use crate::machines::Machines;
+use crate::model::{
+    CatalogEntry, CatalogFilter, CatalogKey, Command, DueTimer, Execution, ExecutionCursor,
+    ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence, LeaseRequest,
+    LeasedCommand, Loaded, LogPage, NewCatalogEntry, NewRuntime, Registered, Release, Runtime,
+    RuntimeKind, Snapshot, SnapshotKey,
+};
+
+/// The log of one execution.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    pub(super) events: Vec<StoredEvent>,
+    pub(super) by_id: BTreeMap<EventId, Version>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) executions: BTreeMap<ExecutionId, Execution>,
+    pub(super) logs: BTreeMap<ExecutionId, Log>,
+    pub(super) feed: BTreeMap<FeedPosition, (ExecutionId, Version)>,
+    pub(super) last_position: i64,
+    pub(super) commands: BTreeMap<CommandId, Command>,
+    pub(super) timers: BTreeMap<(ExecutionId, Text), Timestamp>,
+    pub(super) machines: Machines,
+    snapshots: BTreeMap<(ExecutionId, SnapshotKey, Version), Snapshot>,
+    catalog: BTreeMap<(TenantId, PlaybookPath), BTreeMap<u32, CatalogEntry>>,
+    catalog_ids: BTreeMap<CatalogId, (TenantId, PlaybookPath, u32)>,
+    runtimes: BTreeMap<(RuntimeKind, Text), Runtime>,
+    /// Executions with ids below are dropped.
+    dropped_below: i64,
+}
+
+fn many(limit: u32) -> usize {
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}
+
+impl State {
+    pub(super) fn is_gone(&self, execution_id: ExecutionId) -> bool {
+        execution_id.get() < self.dropped_below
+    }
+
+    pub(super) fn drop_before(&mut self, id: i64) {
+        self.dropped_below = self.dropped_below.max(id);
+        let is_kept = |execution_id: &ExecutionId| execution_id.get() >= id;
+        self.executions
+            .retain(|execution_id, _| is_kept(execution_id));
+        self.logs.retain(|execution_id, _| is_kept(execution_id));
+        self.feed
+            .retain(|_, (execution_id, _)| is_kept(execution_id));
+    }
+
+    pub(super) fn events(
+        &self,
+        execution_id: ExecutionId,
+        after: Version,
+        page: LogPage,
+    ) -> Vec<StoredEvent> {
+        // Event n stands at place n - 1, so a version is the place behind its event.
+        let first = usize::try_from(after.get()).unwrap_or(usize::MAX);
+        self.logs
+            .get(&execution_id)
+            .and_then(|log| log.events.get(first..))
+            .unwrap_or_default()
+            .iter()
+            .take(many(page.get()))
+            .cloned()
+            .collect()
+    }
+
+    pub(super) fn load(
+        &self,
+        execution_id: ExecutionId,
+        key: &SnapshotKey,
+        page: LogPage,
+    ) -> Option<Loaded> {
+        let execution = self.executions.get(&execution_id)?.clone();
+        let of_key = |version| (execution_id, key.clone(), version);
+        let snapshot = self
+            .snapshots
+            .range(of_key(Version::EMPTY)..=of_key(execution.head.version))
+            .next_back()
+            .map(|(_, snapshot)| snapshot.clone());
+        let after = snapshot
+            .as_ref()
+            .map_or(Version::EMPTY, |snapshot| snapshot.head.version);
+        let tail = self.events(execution_id, after, page);
+        Some(Loaded::of(execution, snapshot, tail, page))
+    }
+
+    pub(super) fn write_snapshot(&mut self, snapshot: Snapshot) {
+        let key = (
+            snapshot.execution_id,
+            snapshot.key.clone(),
+            snapshot.head.version,
+        );
+        self.snapshots.entry(key).or_insert(snapshot);
+    }
+
+    pub(super) fn feed(&self, after: FeedPosition, limit: FeedLimit) -> FeedBatch {
+        let events = self
+            .feed
+            .range((Bound::Excluded(after), Bound::Unbounded))
+            .take(many(limit.get()))
+            .filter_map(|(_, (execution_id, version))| {
+                let place = usize::try_from(version.get()).ok()?.checked_sub(1)?;
+                self.logs.get(execution_id)?.events.get(place).cloned()
+            })
+            .collect();
+        FeedBatch::of(events, after, limit)
+    }
+
+    pub(super) fn list(&self, filter: &ExecutionFilter) -> ExecutionPage {
+        let is_asked_for = |execution: &&Execution| {
+            let facts = &execution.facts;
+            facts.tenant_id == filter.tenant_id
+                && filter
+                    .status
+                    .is_none_or(|status| execution.view.status == status)
+                && (filter.path.is_none() || facts.path == filter.path)
+                && (filter.parent_execution_id.is_none()
+                    || facts.parent_execution_id == filter.parent_execution_id)
+                && filter.after.is_none_or(|after| execution.cursor() < after)
+        };
+        let found: BTreeMap<Reverse<ExecutionCursor>, &Execution> = self
+            .executions
+            .values()
+            .filter(is_asked_for)
+            .map(|execution| (Reverse(execution.cursor()), execution))
+            .collect();
+        let page = found
+            .into_values()
+            .take(many(filter.limit.get()))
+            .cloned()
+            .collect();
+        ExecutionPage::of(page, filter.limit)
+    }
+
+    pub(super) fn lease(&mut self, request: &LeaseRequest) -> Vec<LeasedCommand> {
+        let now = request.claim.now;
+        let mut waiting: Vec<Waiting> = self
+            .commands
+            .values()
+            .filter(|command| {
+                command.pool == request.pool
+                    && command.status == CommandStatus::Pending
+                    && !command.held
+                    && command.not_before.is_none_or(|time| time <= now)
+                    && request
+                        .kinds
+                        .as_ref()
+                        .is_none_or(|kinds| kinds.contains(&command.tool_kind))
+            })
+            .map(|command| Waiting {
+                command_id: command.command_id,
+                execution_id: command.execution_id,
+                priority: command.priority,
+            })
+            .collect();
+        waiting.sort_by_key(|waiting| (Reverse(waiting.priority), waiting.command_id));
+        waiting.truncate(many(fair::window(request.max)));
+        fair::choose(&waiting, request.max)
+            .into_iter()
+            .filter_map(|command_id| self.grant(command_id, request))
+            .collect()
+    }
+
+    fn grant(&mut self, command_id: CommandId, request: &LeaseRequest) -> Option<LeasedCommand> {
+        let command = self.commands.get_mut(&command_id)?;
+        let log = self.logs.get(&command.execution_id)?;
+        let version = log.by_id.get(&command_id.into())?;
+        let place = usize::try_from(version.get()).ok()?.checked_sub(1)?;
+        let issued = log.events.get(place)?.record.clone();
+        command.grant(&request.claim);
+        Some(LeasedCommand {
+            command: command.clone(),
+            issued,
+        })
+    }
+
+    pub(super) fn extend(&mut self, fence: &Fence, until: Timestamp) -> Extension {
+        let command = self.commands.get_mut(&fence.command_id);
+        let Some(command) = command.filter(|command| fence.holds(command)) else {
+            return Extension::Lost;
+        };
+        let until = command.within_deadline(until);
+        if let Some(lease) = &mut command.lease {
+            lease.until = until;
+        }
+        Extension::Until(until)
+    }
+
+    pub(super) fn release(&mut self, release: &Release) -> bool {
+        let command = self.commands.get_mut(&release.fence.command_id);
+        let Some(command) = command.filter(|command| release.fence.holds(command)) else {
+            return false;
+        };
+        command.status = CommandStatus::Pending;
+        command.lease = None;
+        command.attempt = command.attempt.saturating_sub(1);
+        command.not_before = release.not_before;
+        true
+    }
+
+    pub(super) fn expired(&self, now: Timestamp, limit: PageLimit) -> Vec<Command> {
+        let mut expired: Vec<_> = self
+            .commands
+            .values()
+            .filter_map(|command| Some((command.lease?.until, command.command_id, command)))
+            .filter(|(until, _, _)| *until <= now)
+            .collect();
+        expired.sort_by_key(|(until, command_id, _)| (*until, *command_id));
+        expired
+            .into_iter()
+            .take(many(limit.get()))
+            .map(|(_, _, command)| command.clone())
+            .collect()
+    }
+
+    pub(super) fn due(&self, now: Timestamp, limit: PageLimit) -> Vec<DueTimer> {
+        let mut due: Vec<_> = self
+            .timers
+            .iter()
+            .filter(|(_, fire_at)| **fire_at <= now)
+            .map(|((execution_id, timer_id), fire_at)| (*fire_at, *execution_id, timer_id))
+            .collect();
+        due.sort();
+        due.into_iter()
+            .take(many(limit.get()))
+            .map(|(fire_at, execution_id, timer_id)| DueTimer {
+                execution_id,
+                timer_id: timer_id.clone(),
+                fire_at,
+            })
+            .collect()
+    }
+
+    pub(super) fn register(&mut self, new: NewCatalogEntry) -> Result<Registered, StoreError> {
+        let place = (new.tenant_id.clone(), new.path.clone());
+        let is_taken = self.catalog_ids.contains_key(&new.catalog_id);
+        let versions = self.catalog.entry(place).or_default();
+        let newest = versions.values().next_back().cloned();
+        let registered = new.beside(newest);
+        if registered.is_unchanged {
+            return Ok(registered);
+        }
+        if is_taken {
+            return Err(StoreError::fatal("the catalog id is taken"));
+        }
+        let entry = &registered.entry;
+        versions.insert(entry.version, entry.clone());
+        let place = (entry.tenant_id.clone(), entry.path.clone(), entry.version);
+        self.catalog_ids.insert(entry.catalog_id, place);
+        Ok(registered)
+    }
+
+    pub(super) fn catalog_entry(
+        &self,
+        tenant_id: &TenantId,
+        key: &CatalogKey,
+    ) -> Option<CatalogEntry> {
+        let versions = |path: &PlaybookPath| self.catalog.get(&(tenant_id.clone(), path.clone()));
+        match key {
+            CatalogKey::Id(id) => {
+                let (owner, path, version) = self.catalog_ids.get(id)?;
+                (owner == tenant_id).then(|| versions(path)?.get(version).cloned())?
+            }
+            CatalogKey::Latest(path) => versions(path)?.values().next_back().cloned(),
+            CatalogKey::Version(path, version) => versions(path)?.get(version).cloned(),
+        }
+    }
+
+    pub(super) fn catalog(&self, filter: &CatalogFilter) -> Vec<CatalogEntry> {
+        self.catalog
+            .iter()
+            .filter(|((tenant_id, path), _)| {
+                *tenant_id == filter.tenant_id
+                    && filter.after.as_ref().is_none_or(|after| path > after)
+            })
+            .filter_map(|(_, versions)| versions.values().next_back())
+            .filter(|entry| filter.kind.as_ref().is_none_or(|kind| entry.kind == *kind))
+            .take(many(filter.limit.get()))
+            .cloned()
+            .collect()
+    }
+
+    pub(super) fn register_runtime(&mut self, new: NewRuntime) -> Runtime {
+        let key = (new.kind, new.name.clone());
+        let runtime = new.into_runtime(self.runtimes.get(&key));
+        self.runtimes.insert(key, runtime.clone());
+        runtime
+    }
+
+    pub(super) fn heartbeat(&mut self, kind: RuntimeKind, name: &Text, now: Timestamp) -> bool {
+        let Some(runtime) = self.runtimes.get_mut(&(kind, name.clone())) else {
+            return false;
+        };
+        runtime.heartbeat = now;
+        true
+    }
+
+    pub(super) fn runtimes_of(&self, kind: RuntimeKind) -> Vec<Runtime> {
+        self.runtimes
+            .values()
+            .filter(|runtime| runtime.kind == kind)
+            .cloned()
+            .collect()
+    }
+}

@@ -1,0 +1,29 @@
+//! The suite on the model.
+
+use std::future::{Ready, ready};
+use std::sync::Arc;
+
+use super::MemoryStore;
+use crate::suite::{Bench, differ, store_suite};
+
+fn bench() -> Ready<Bench> {
+    let store = Arc::new(MemoryStore::new());
+    let dropping = Arc::clone(&store);
+    ready(Bench {
+        store,
+        drop_before: Box::new(move |time| {
+            dropping.drop_before(time);
+            Box::pin(async {})
+        }),
+        keep: Box::new(()),
+    })
+}
+
+store_suite!(bench);
+
+#[tokio::test]
+async fn a_history_is_the_same_twice() {
+    for seed in 0..20 {
+        differ(&MemoryStore::new(), seed, 200).await;
+    }
+}

@@ -1,0 +1,87 @@
+//! Migrations: numbered, checksummed, inside of the binary.
+
+use noetl_types::{Digest, sha256};
+
+/// One step from an older form of the tables to a newer one.
+#[derive(Debug)]
+pub(crate) struct Migration {
+    pub(crate) version: i64,
+    pub(crate) name: &'static str,
+    pub(crate) sql: &'static str,
+}
+
+/// Why the tables of a database are not for this binary.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum MigrationError {
+    #[error("migration {version} ({name}) is not the one that was applied to this database")]
+    Changed { version: i64, name: &'static str },
+    #[error("the database has migration {0}, which is newer than this program")]
+    Newer(i64),
+}
+
+impl Migration {
+    pub(crate) fn checksum(&self) -> Digest {
+        sha256(self.sql)
+    }
+}
+
+/// Which migrations are still to be applied, in order.
+pub(crate) fn pending(
+    known: &'static [Migration],
+    applied: &[(i64, Digest)],
+) -> Result<Vec<&'static Migration>, MigrationError> {
+    for (version, checksum) in applied {
+        let Some(migration) = known.iter().find(|it| it.version == *version) else {
+            return Err(MigrationError::Newer(*version));
+        };
+        if migration.checksum() != *checksum {
+            return Err(MigrationError::Changed {
+                version: *version,
+                name: migration.name,
+            });
+        }
+    }
+    let is_applied = |migration: &Migration| applied.iter().any(|it| it.0 == migration.version);
+    Ok(known.iter().filter(|it| !is_applied(it)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static KNOWN: [Migration; 2] = [
+        Migration {
+            version: 1,
+            name: "first",
+            sql: "a",
+        },
+        Migration {
+            version: 2,
+            name: "second",
+            sql: "b",
+        },
+    ];
+
+    fn versions(applied: &[(i64, Digest)]) -> Result<Vec<i64>, MigrationError> {
+        pending(&KNOWN, applied).map(|it| it.iter().map(|it| it.version).collect())
+    }
+
+    #[test]
+    fn what_is_missing_is_applied_and_nothing_else() {
+        let first = (1, sha256("a"));
+        assert_eq!(versions(&[]), Ok(vec![1, 2]));
+        assert_eq!(versions(&[first]), Ok(vec![2]));
+        assert_eq!(versions(&[first, (2, sha256("b"))]), Ok(vec![]));
+        assert_eq!(
+            versions(&[(1, sha256("edited"))]),
+            Err(MigrationError::Changed {
+                version: 1,
+                name: "first"
+            })
+        );
+        assert_eq!(
+            versions(&[first, (3, sha256("c"))]),
+            Err(MigrationError::Newer(3))
+        );
+    }
+}

@@ -1,0 +1,44 @@
+//! The feed: all events of a store in an order that no late commit can change.
+
+use noetl_types::{FeedPosition, StoredEvent};
+
+/// How much of the feed one read gives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FeedLimit(u32);
+
+impl FeedLimit {
+    /// The most events of one read.
+    pub const MAX: Self = Self(1_000);
+
+    /// A number of events, or the nearest one between one and the most.
+    pub fn clamped(events: u32) -> Self {
+        Self(events.clamp(1, Self::MAX.0))
+    }
+
+    /// The number.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+/// Some of the feed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FeedBatch {
+    /// The events, in the order of the feed.
+    pub events: Vec<StoredEvent>,
+    /// Where the next read goes on: behind the last event, or where this one began.
+    pub next: FeedPosition,
+    /// Whether there may be more right now.
+    pub is_full: bool,
+}
+
+impl FeedBatch {
+    pub(crate) fn of(events: Vec<StoredEvent>, after: FeedPosition, limit: FeedLimit) -> Self {
+        let is_full = events.len() >= usize::try_from(limit.get()).unwrap_or(usize::MAX);
+        Self {
+            next: events.last().map_or(after, |event| event.feed),
+            events,
+            is_full,
+        }
+    }
+}

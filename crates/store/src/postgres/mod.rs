@@ -1,0 +1,213 @@
+//! The clustered store: one PostgreSQL database, any number of processes.
+//!
+//! Appends of a process are gathered by a few writers, each of which sends what waits as one
+//! statement; everything else takes a connection of a small pool. No statement waits for a lock
+//! that an append holds, but for commands, which all statements lock in the order of their ids.
+
+mod append;
+mod bind;
+mod block;
+mod open;
+mod partition;
+mod pool;
+mod query;
+mod queue;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use noetl_types::limits::PageLimit;
+use noetl_types::{
+    CommandId, ExecutionId, FeedPosition, StoredEvent, TenantId, Text, Timestamp, Version,
+};
+
+use self::pool::Pool;
+use self::writer::Writers;
+use crate::error::StoreError;
+use crate::model::{
+    Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Command, DueTimer,
+    Execution, ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence,
+    LeaseRequest, LeasedCommand, Loaded, LogPage, MachineLease, MachineRefused, MachineRenewal,
+    MachineRequest, NewCatalogEntry, NewRuntime, Registered, Release, Runtime, RuntimeKind,
+    Snapshot, SnapshotKey,
+};
+use crate::seal::seal_all;
+use crate::store::Store;
+
+/// How a database is reached.
+#[derive(Debug, Clone)]
+pub struct PostgresOptions {
+    /// Where it is: a URL, or `key=value` pairs.
+    pub config: String,
+    /// The schema that the tables are in; made if it is not there.
+    pub schema: String,
+    /// Connections besides those of the writers.
+    pub connections: usize,
+    /// Connections that append.
+    pub writers: usize,
+    /// Appends that may wait for each writer; those beyond wait for a place.
+    pub queue: usize,
+    /// Months of the log that are made ahead of time.
+    pub months_ahead: u32,
+    /// The server's clock, which tells the present month.
+    pub now: Timestamp,
+    /// The zone of the sessions. Answers do not depend on it, which tests show with others.
+    time_zone: &'static str,
+}
+
+impl PostgresOptions {
+    /// The usual settings for a database.
+    pub fn new(config: impl Into<String>, now: Timestamp) -> Self {
+        Self {
+            config: config.into(),
+            schema: "noetl".to_owned(),
+            connections: 8,
+            writers: 2,
+            queue: 1024,
+            months_ahead: 2,
+            now,
+            time_zone: "UTC",
+        }
+    }
+}
+
+/// A store in a PostgreSQL database.
+#[derive(Debug)]
+pub struct PostgresStore {
+    pool: Arc<Pool>,
+    writers: Writers,
+}
+
+impl PostgresStore {
+    /// Connects, checks the settings that promises rest on, and brings the tables up to date.
+    ///
+    /// The writers are tasks of the runtime that this is called in.
+    pub async fn open(options: &PostgresOptions) -> Result<Self, StoreError> {
+        let pool = Arc::new(Pool::new(options)?);
+        open::prepare(&pool, options).await?;
+        let writers = Writers::start(&pool, options);
+        Ok(Self { pool, writers })
+    }
+
+    /// How many append statements, each a commit, the writers have sent.
+    pub fn commits(&self) -> u64 {
+        self.writers.commits()
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn append(&self, appends: Vec<Append>) -> Vec<Result<Appended, AppendRefused>> {
+        self.writers.append(seal_all(appends)).await
+    }
+
+    async fn load(
+        &self,
+        execution_id: ExecutionId,
+        snapshot: &SnapshotKey,
+        page: LogPage,
+    ) -> Result<Option<Loaded>, StoreError> {
+        query::load(&self.pool, execution_id, snapshot, page).await
+    }
+
+    async fn events(
+        &self,
+        execution_id: ExecutionId,
+        after: Version,
+        page: LogPage,
+    ) -> Result<Vec<StoredEvent>, StoreError> {
+        query::events(&self.pool, execution_id, after, page).await
+    }
+
+    async fn write_snapshot(&self, snapshot: Snapshot) -> Result<(), StoreError> {
+        query::write_snapshot(&self.pool, &snapshot).await
+    }
+
+    async fn feed(&self, after: FeedPosition, limit: FeedLimit) -> Result<FeedBatch, StoreError> {
+        query::feed(&self.pool, after, limit).await
+    }
+
+    async fn execution(&self, execution_id: ExecutionId) -> Result<Option<Execution>, StoreError> {
+        query::execution(&self.pool, execution_id).await
+    }
+
+    async fn executions(&self, filter: ExecutionFilter) -> Result<ExecutionPage, StoreError> {
+        query::executions(&self.pool, &filter).await
+    }
+
+    async fn is_gone(&self, execution_id: ExecutionId) -> Result<bool, StoreError> {
+        query::is_gone(&self.pool, execution_id).await
+    }
+
+    async fn lease(&self, request: LeaseRequest) -> Result<Vec<LeasedCommand>, StoreError> {
+        queue::lease(&self.pool, &request).await
+    }
+
+    async fn extend(
+        &self,
+        leases: Vec<Fence>,
+        until: Timestamp,
+    ) -> Result<Vec<Extension>, StoreError> {
+        queue::extend(&self.pool, &leases, until).await
+    }
+
+    async fn release(&self, leases: Vec<Release>) -> Result<Vec<bool>, StoreError> {
+        queue::release(&self.pool, &leases).await
+    }
+
+    async fn expired(&self, now: Timestamp, limit: PageLimit) -> Result<Vec<Command>, StoreError> {
+        queue::expired(&self.pool, now, limit).await
+    }
+
+    async fn command(&self, command_id: CommandId) -> Result<Option<Command>, StoreError> {
+        queue::command(&self.pool, command_id).await
+    }
+
+    async fn due(&self, now: Timestamp, limit: PageLimit) -> Result<Vec<DueTimer>, StoreError> {
+        query::due(&self.pool, now, limit).await
+    }
+
+    async fn register(&self, entry: NewCatalogEntry) -> Result<Registered, StoreError> {
+        query::register(&self.pool, entry).await
+    }
+
+    async fn catalog_entry(
+        &self,
+        tenant_id: &TenantId,
+        key: CatalogKey,
+    ) -> Result<Option<CatalogEntry>, StoreError> {
+        query::catalog_entry(&self.pool, tenant_id, &key).await
+    }
+
+    async fn catalog(&self, filter: CatalogFilter) -> Result<Vec<CatalogEntry>, StoreError> {
+        query::catalog(&self.pool, &filter).await
+    }
+
+    async fn register_runtime(&self, runtime: NewRuntime) -> Result<Runtime, StoreError> {
+        query::register_runtime(&self.pool, runtime).await
+    }
+
+    async fn heartbeat(
+        &self,
+        kind: RuntimeKind,
+        name: &Text,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        query::heartbeat(&self.pool, kind, name, now).await
+    }
+
+    async fn runtimes(&self, kind: RuntimeKind) -> Result<Vec<Runtime>, StoreError> {
+        query::runtimes(&self.pool, kind).await
+    }
+
+    async fn lease_machine(&self, request: MachineRequest) -> Result<MachineLease, MachineRefused> {
+        query::change_machines(&self.pool, |machines| machines.lease(request)).await
+    }
+
+    async fn renew_machine(&self, renewal: MachineRenewal) -> Result<MachineLease, MachineRefused> {
+        query::change_machines(&self.pool, |machines| machines.renew(&renewal)).await
+    }
+}

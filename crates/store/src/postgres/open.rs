@@ -1,0 +1,127 @@
+//! Opening a database: the settings that promises rest on, the migrations, the months ahead.
+
+use noetl_types::{Digest, Month};
+use tokio_postgres::Client;
+
+use super::PostgresOptions;
+use super::bind::failure;
+use super::partition;
+use super::pool::Pool;
+use crate::error::StoreError;
+use crate::migration::{Migration, pending};
+
+static MIGRATIONS: [Migration; 1] = [Migration {
+    version: 1,
+    name: "tables",
+    sql: include_str!("migrations/0001_tables.sql"),
+}];
+
+/// The first release with everything that the statements use.
+const OLDEST_SERVER: i32 = 150_000;
+
+/// The name of the lock under which tables and partitions change: "noetl" in ASCII.
+pub(super) const TABLES_LOCK: i64 = 0x6e_6f_65_74_6c;
+
+/// What must be true of a server before anything is written.
+#[derive(Debug, thiserror::Error)]
+enum OpenError {
+    #[error("PostgreSQL {found} is too old: 15 is the oldest that is supported")]
+    OldServer { found: i32 },
+    #[error("the server is a standby, which cannot be written to")]
+    Standby,
+    #[error("the setting {setting} is off, so an answered append could be lost")]
+    Unsafe { setting: &'static str },
+}
+
+pub(super) async fn prepare(pool: &Pool, options: &PostgresOptions) -> Result<(), StoreError> {
+    let mut pooled = pool.get().await?;
+    let client = pooled.client()?;
+    check_server(client).await?;
+    migrate(client, &options.schema).await?;
+    let mut month = Month::of(options.now);
+    for _ in 0..=options.months_ahead {
+        partition::ensure(client, month).await?;
+        month = month.next();
+    }
+    Ok(())
+}
+
+async fn check_server(client: &Client) -> Result<(), StoreError> {
+    let sql = "SELECT current_setting('server_version_num')::int4,
+        pg_is_in_recovery(),
+        current_setting('fsync')::bool,
+        current_setting('full_page_writes')::bool,
+        current_setting('synchronous_commit') <> 'off'";
+    let row = client.query_one(sql, &[]).await.map_err(failure)?;
+    let refused = |error| Err(StoreError::fatal(error));
+    let version: i32 = row.get(0);
+    if version < OLDEST_SERVER {
+        return refused(OpenError::OldServer {
+            found: version / 10_000,
+        });
+    }
+    if row.get(1) {
+        return refused(OpenError::Standby);
+    }
+    let settings = ["fsync", "full_page_writes", "synchronous_commit"];
+    for (place, setting) in settings.into_iter().enumerate() {
+        let is_on: bool = row.get(place + 2);
+        if !is_on {
+            return refused(OpenError::Unsafe { setting });
+        }
+    }
+    Ok(())
+}
+
+/// One transaction under one lock, so that of many processes that start together one migrates and
+/// the others find it done.
+async fn migrate(client: &mut Client, schema: &str) -> Result<(), StoreError> {
+    let transaction = client.transaction().await.map_err(failure)?;
+    transaction
+        .execute("SELECT pg_advisory_xact_lock($1)", &[&TABLES_LOCK])
+        .await
+        .map_err(failure)?;
+    let tables = format!(
+        "CREATE SCHEMA IF NOT EXISTS {schema};
+         CREATE TABLE IF NOT EXISTS schema_migration (
+             version BIGINT PRIMARY KEY,
+             name TEXT NOT NULL,
+             sha256 TEXT NOT NULL
+         )"
+    );
+    transaction.batch_execute(&tables).await.map_err(failure)?;
+    let rows = transaction
+        .query(
+            "SELECT version, sha256 FROM schema_migration ORDER BY version",
+            &[],
+        )
+        .await
+        .map_err(failure)?;
+    let applied = rows
+        .iter()
+        .map(|row| {
+            Ok((
+                row.get(0),
+                Digest::parse(row.get(1)).map_err(StoreError::fatal)?,
+            ))
+        })
+        .collect::<Result<Vec<_>, StoreError>>()?;
+    for migration in pending(&MIGRATIONS, &applied).map_err(StoreError::fatal)? {
+        transaction
+            .batch_execute(migration.sql)
+            .await
+            .map_err(failure)?;
+        transaction
+            .execute(
+                "INSERT INTO schema_migration (version, name, sha256) VALUES ($1, $2, $3)",
+                &[
+                    &migration.version,
+                    &migration.name,
+                    &migration.checksum().to_string(),
+                ],
+            )
+            .await
+            .map_err(failure)?;
+    }
+    transaction.commit().await.map_err(failure)
+}

@@ -1,0 +1,165 @@
+//! Connections: how one is made, and the few that calls share.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Config, NoTls, Row, Statement, Transaction};
+
+use super::PostgresOptions;
+use super::bind::failure;
+use crate::error::StoreError;
+
+/// Makes connections.
+#[derive(Debug)]
+pub(super) struct Pool {
+    config: Config,
+    /// What every session begins with.
+    set_up: String,
+    places: Semaphore,
+    idle: Mutex<Vec<Session>>,
+}
+
+/// A connection with the statements that it has prepared. There is one for each of the constants in
+/// this crate at most.
+#[derive(Debug)]
+struct Session {
+    client: Client,
+    prepared: BTreeMap<&'static str, Statement>,
+}
+
+/// A connection that goes back to the pool, unless it broke.
+pub(super) struct Pooled<'p> {
+    pool: &'p Pool,
+    /// Present until it is dropped.
+    session: Option<Session>,
+    _place: SemaphorePermit<'p>,
+}
+
+/// Why a name cannot be that of a schema here.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is not a schema: lower-case letters, digits and underscores are, from a letter on")]
+struct OddSchema(String);
+
+impl Pool {
+    pub(super) fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
+        let schema = &options.schema;
+        let is_name = schema.starts_with(|first: char| first.is_ascii_lowercase())
+            && schema
+                .chars()
+                .all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '_');
+        if !is_name || schema.len() > 63 {
+            return Err(StoreError::fatal(OddSchema(schema.clone())));
+        }
+        let set_up = format!(
+            "SET TIME ZONE '{}';
+             SET synchronous_commit = on;
+             SET default_transaction_isolation = 'read committed';
+             SET statement_timeout = '30s';
+             SET idle_in_transaction_session_timeout = '10s';
+             SET search_path = {schema}",
+            options.time_zone
+        );
+        Ok(Self {
+            config: options.config.parse().map_err(StoreError::fatal)?,
+            set_up,
+            places: Semaphore::new(options.connections.max(1)),
+            idle: Mutex::new(Vec::new()),
+        })
+    }
+
+    /// A new connection, with its session set up.
+    pub(super) async fn connect(&self) -> Result<Client, StoreError> {
+        let (client, connection) = self.config.connect(NoTls).await.map_err(not_connected)?;
+        // The task ends with the client; whatever goes wrong is told to the client's calls.
+        tokio::spawn(async move {
+            let _ = connection.await;
+        });
+        client
+            .batch_execute(&self.set_up)
+            .await
+            .map_err(not_connected)?;
+        Ok(client)
+    }
+
+    pub(super) async fn get(&self) -> Result<Pooled<'_>, StoreError> {
+        let place = self.places.acquire().await.map_err(StoreError::fatal)?;
+        let session = match self.take() {
+            Some(session) => session,
+            None => Session {
+                client: self.connect().await?,
+                prepared: BTreeMap::new(),
+            },
+        };
+        Ok(Pooled {
+            pool: self,
+            session: Some(session),
+            _place: place,
+        })
+    }
+
+    fn take(&self) -> Option<Session> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain(|session| !session.client.is_closed());
+        idle.pop()
+    }
+}
+
+/// Nothing was asked yet, so nothing can have happened.
+fn not_connected(error: tokio_postgres::Error) -> StoreError {
+    match failure(error) {
+        StoreError::Retry { cause, .. } => StoreError::Retry {
+            outcome_unknown: false,
+            cause,
+        },
+        fatal @ StoreError::Fatal { .. } => fatal,
+    }
+}
+
+impl Pooled<'_> {
+    /// Runs one of this crate's statements, which is prepared once: then it is one round trip.
+    pub(super) async fn rows(
+        &mut self,
+        sql: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, StoreError> {
+        let session = self.session()?;
+        let statement = if let Some(statement) = session.prepared.get(sql) {
+            statement.clone()
+        } else {
+            let statement = session.client.prepare(sql).await.map_err(not_connected)?;
+            session.prepared.insert(sql, statement.clone());
+            statement
+        };
+        let rows = session.client.query(&statement, params).await;
+        rows.map_err(failure)
+    }
+
+    /// A transaction of several statements.
+    pub(super) async fn transaction(&mut self) -> Result<Transaction<'_>, StoreError> {
+        let transaction = self.session()?.client.transaction().await;
+        transaction.map_err(not_connected)
+    }
+
+    /// The connection itself.
+    pub(super) fn client(&mut self) -> Result<&mut Client, StoreError> {
+        Ok(&mut self.session()?.client)
+    }
+
+    fn session(&mut self) -> Result<&mut Session, StoreError> {
+        self.session
+            .as_mut()
+            .ok_or_else(|| StoreError::fatal("the connection was given back"))
+    }
+}
+
+impl Drop for Pooled<'_> {
+    fn drop(&mut self) {
+        let session = self.session.take();
+        if let Some(session) = session.filter(|session| !session.client.is_closed()) {
+            let idle = self.pool.idle.lock();
+            idle.unwrap_or_else(PoisonError::into_inner).push(session);
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! Everything but appends and leases.
+
+use std::sync::LazyLock;
+
+use noetl_types::limits::PageLimit;
+use noetl_types::{
+    ExecutionId, ExecutionStatus, FeedPosition, PlaybookPath, StoredEvent, TenantId, Text,
+    Timestamp, Version,
+};
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Row, Transaction};
+
+use super::bind::{failure, read_all};
+use super::pool::{Pool, Pooled};
+use crate::error::StoreError;
+use crate::machines::Machines;
+use crate::model::{
+    CatalogEntry, CatalogFilter, CatalogKey, DueTimer, Execution, ExecutionFilter, ExecutionPage,
+    FeedBatch, FeedLimit, Loaded, LogPage, MachineLease, MachineRefused, NewCatalogEntry,
+    NewRuntime, Registered, Runtime, RuntimeKind, Snapshot, SnapshotKey,
+};
+use crate::row::{
+    self, CATALOG, Cell, EVENT, EXECUTION, Kind, MACHINE, RUNTIME, SNAPSHOT, Table, ToCell as _,
+    catalog_row, machine_row, runtime_row, snapshot_row,
+};
+
+/// The name of the lock under which machine ids are given: "machine" in ASCII.
+const MACHINES_LOCK: i64 = 0x6d_61_63_68_69_6e_65;
+
+type Param<'p> = &'p (dyn ToSql + Sync);
+
+static EVENTS: LazyLock<String> = LazyLock::new(|| {
+    let columns = EVENT.list();
+    format!("SELECT {columns}, tx::text::bigint, position FROM event")
+});
+
+static SELECT_EVENTS: LazyLock<String> = LazyLock::new(|| {
+    let events = &*EVENTS;
+    format!("{events} WHERE execution_id = $1 AND seq > $2 ORDER BY seq LIMIT $3::bigint")
+});
+
+/// Below the oldest transaction that is still open nothing can appear any more.
+static SELECT_FEED: LazyLock<String> = LazyLock::new(|| {
+    let events = &*EVENTS;
+    format!(
+        "{events} WHERE (tx, position) > ($1::text::xid8, $2::bigint)
+         AND tx < pg_snapshot_xmin(pg_current_snapshot())
+         ORDER BY tx, position LIMIT $3::bigint"
+    )
+});
+
+static SELECT_EXECUTION: LazyLock<String> =
+    LazyLock::new(|| select(&EXECUTION, "WHERE execution_id = $1"));
+
+static LIST_EXECUTIONS: LazyLock<String> =
+    LazyLock::new(|| select(&EXECUTION, include_str!("sql/list_executions.sql")));
+
+static SELECT_SNAPSHOT: LazyLock<String> = LazyLock::new(|| {
+    let newest = "WHERE execution_id = $1 AND kind = $2 AND fold_version = $3::bigint
+        AND version <= $4 ORDER BY version DESC LIMIT 1";
+    select(&SNAPSHOT, newest)
+});
+
+static CATALOG_BY_ID: LazyLock<String> =
+    LazyLock::new(|| select(&CATALOG, "WHERE tenant_id = $1 AND catalog_id = $2"));
+
+static CATALOG_BY_VERSION: LazyLock<String> = LazyLock::new(|| {
+    let by_version = "WHERE tenant_id = $1 AND path = $2 AND version = $3::bigint";
+    select(&CATALOG, by_version)
+});
+
+static CATALOG_LATEST: LazyLock<String> = LazyLock::new(|| {
+    let latest = "WHERE tenant_id = $1 AND path = $2 ORDER BY version DESC LIMIT 1";
+    select(&CATALOG, latest)
+});
+
+static LIST_CATALOG: LazyLock<String> =
+    LazyLock::new(|| select(&CATALOG, include_str!("sql/list_catalog.sql")));
+
+static LIST_RUNTIMES: LazyLock<String> =
+    LazyLock::new(|| select(&RUNTIME, "WHERE kind = $1 ORDER BY name"));
+
+static SELECT_MACHINES: LazyLock<String> = LazyLock::new(|| select(&MACHINE, ""));
+
+static PUT_SNAPSHOT: LazyLock<String> =
+    LazyLock::new(|| insert(&SNAPSHOT, "ON CONFLICT DO NOTHING"));
+
+static PUT_CATALOG: LazyLock<String> = LazyLock::new(|| insert(&CATALOG, ""));
+
+static PUT_RUNTIME: LazyLock<String> = LazyLock::new(|| {
+    let rest = "ON CONFLICT (kind, name) DO UPDATE
+        SET uri = excluded.uri, detail = excluded.detail, heartbeat = excluded.heartbeat
+        RETURNING";
+    format!("{} {}", insert(&RUNTIME, rest), RUNTIME.list())
+});
+
+static PUT_MACHINE: LazyLock<String> = LazyLock::new(|| {
+    let rest = "ON CONFLICT (machine_id) DO UPDATE
+        SET owner = excluded.owner, epoch = excluded.epoch,
+            lease_until = excluded.lease_until, id_high_water = excluded.id_high_water";
+    insert(&MACHINE, rest)
+});
+
+fn select(table: &Table, rest: &str) -> String {
+    format!("SELECT {} FROM {} {rest}", table.list(), table.name)
+}
+
+fn insert(table: &Table, rest: &str) -> String {
+    let places: Vec<_> = (1..)
+        .zip(table.columns)
+        .map(|(place, (_, kind))| match kind {
+            Kind::Json => format!("${place}::text::json"),
+            Kind::Bool | Kind::Int | Kind::Float | Kind::Text | Kind::Bytes | Kind::Time => {
+                format!("${place}")
+            }
+        })
+        .collect();
+    let (name, columns, places) = (table.name, table.list(), places.join(", "));
+    format!("INSERT INTO {name} ({columns}) VALUES ({places}) {rest}")
+}
+
+async fn rows(
+    transaction: &Transaction<'_>,
+    sql: &str,
+    params: &[Param<'_>],
+) -> Result<Vec<Row>, StoreError> {
+    transaction.query(sql, params).await.map_err(failure)
+}
+
+fn params(cells: &[Cell]) -> Vec<Param<'_>> {
+    cells.iter().map(|cell| cell as Param<'_>).collect()
+}
+
+pub(super) async fn is_gone(pool: &Pool, execution_id: ExecutionId) -> Result<bool, StoreError> {
+    let sql = "SELECT EXISTS (SELECT FROM retention_range WHERE lo <= $1 AND $1 < hi)";
+    let mut client = pool.get().await?;
+    let rows = client.rows(sql, &[&execution_id.get()]).await?;
+    Ok(rows.first().is_some_and(|row| row.get(0)))
+}
+
+pub(super) async fn events(
+    pool: &Pool,
+    execution_id: ExecutionId,
+    after: Version,
+    page: LogPage,
+) -> Result<Vec<StoredEvent>, StoreError> {
+    let mut client = pool.get().await?;
+    events_of(&mut client, execution_id, after, page).await
+}
+
+async fn events_of(
+    client: &mut Pooled<'_>,
+    execution_id: ExecutionId,
+    after: Version,
+    page: LogPage,
+) -> Result<Vec<StoredEvent>, StoreError> {
+    let params: [Param<'_>; 3] = [&execution_id.get(), &after.get(), &i64::from(page.get())];
+    let rows = client.rows(&SELECT_EVENTS, &params).await?;
+    read_all(&rows, row::stored_event)
+}
+
+pub(super) async fn feed(
+    pool: &Pool,
+    after: FeedPosition,
+    limit: FeedLimit,
+) -> Result<FeedBatch, StoreError> {
+    let mut client = pool.get().await?;
+    let tx = after.tx.to_string();
+    let params: [Param<'_>; 3] = [&tx, &after.position, &i64::from(limit.get())];
+    let rows = client.rows(&SELECT_FEED, &params).await?;
+    let events = read_all(&rows, row::stored_event)?;
+    Ok(FeedBatch::of(events, after, limit))
+}
+
+pub(super) async fn execution(
+    pool: &Pool,
+    execution_id: ExecutionId,
+) -> Result<Option<Execution>, StoreError> {
+    let mut client = pool.get().await?;
+    execution_of(&mut client, execution_id).await
+}
+
+async fn execution_of(
+    client: &mut Pooled<'_>,
+    execution_id: ExecutionId,
+) -> Result<Option<Execution>, StoreError> {
+    let rows = client
+        .rows(&SELECT_EXECUTION, &[&execution_id.get()])
+        .await?;
+    Ok(read_all(&rows, row::execution)?.into_iter().next())
+}
+
+pub(super) async fn executions(
+    pool: &Pool,
+    filter: &ExecutionFilter,
+) -> Result<ExecutionPage, StoreError> {
+    let mut client = pool.get().await?;
+    let params: [Param<'_>; 7] = [
+        &filter.tenant_id.as_str(),
+        &filter.status.map(ExecutionStatus::as_str),
+        &filter.path.as_ref().map(PlaybookPath::as_str),
+        &filter.parent_execution_id.map(ExecutionId::get),
+        &filter.after.map(|after| after.started_at.to_cell()),
+        &filter.after.map(|after| after.execution_id.get()),
+        &i64::from(filter.limit.get()),
+    ];
+    let rows = client.rows(&LIST_EXECUTIONS, &params).await?;
+    let executions = read_all(&rows, row::execution)?;
+    Ok(ExecutionPage::of(executions, filter.limit))
+}
+
+/// The reads are not one snapshot: the log may be longer than the execution's row says.
+pub(super) async fn load(
+    pool: &Pool,
+    execution_id: ExecutionId,
+    key: &SnapshotKey,
+    page: LogPage,
+) -> Result<Option<Loaded>, StoreError> {
+    let mut client = pool.get().await?;
+    let Some(execution) = execution_of(&mut client, execution_id).await? else {
+        return Ok(None);
+    };
+    let params: [Param<'_>; 4] = [
+        &execution_id.get(),
+        &key.kind.as_str(),
+        &i64::from(key.fold_version),
+        &execution.head.version.get(),
+    ];
+    let rows = client.rows(&SELECT_SNAPSHOT, &params).await?;
+    let snapshot = read_all(&rows, row::snapshot)?.into_iter().next();
+    let after = snapshot
+        .as_ref()
+        .map_or(Version::EMPTY, |snapshot| snapshot.head.version);
+    let tail = events_of(&mut client, execution_id, after, page).await?;
+    Ok(Some(Loaded::of(execution, snapshot, tail, page)))
+}
+
+pub(super) async fn write_snapshot(pool: &Pool, snapshot: &Snapshot) -> Result<(), StoreError> {
+    let mut client = pool.get().await?;
+    let cells = snapshot_row(snapshot);
+    client.rows(&PUT_SNAPSHOT, &params(&cells)).await?;
+    Ok(())
+}
+
+pub(super) async fn due(
+    pool: &Pool,
+    now: Timestamp,
+    limit: PageLimit,
+) -> Result<Vec<DueTimer>, StoreError> {
+    let sql = "SELECT execution_id, timer_id, fire_at FROM timer WHERE fire_at <= $1::timestamptz
+        ORDER BY fire_at, execution_id, timer_id LIMIT $2::bigint";
+    let mut client = pool.get().await?;
+    let rows = client
+        .rows(sql, &[&now.to_cell(), &i64::from(limit.get())])
+        .await?;
+    read_all(&rows, row::due_timer)
+}
+
+/// Versions of one path are numbered under a lock of their own.
+pub(super) async fn register(pool: &Pool, new: NewCatalogEntry) -> Result<Registered, StoreError> {
+    let mut client = pool.get().await?;
+    let transaction = client.transaction().await?;
+    let name = format!("catalog {} {}", new.tenant_id, new.path);
+    let lock = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))";
+    transaction.execute(lock, &[&name]).await.map_err(failure)?;
+    let place: [Param<'_>; 2] = [&new.tenant_id.as_str(), &new.path.as_str()];
+    let newest = read_all(
+        &rows(&transaction, &CATALOG_LATEST, &place).await?,
+        row::catalog_entry,
+    )?;
+    let registered = new.beside(newest.into_iter().next());
+    if !registered.is_unchanged {
+        let cells = catalog_row(&registered.entry);
+        rows(&transaction, &PUT_CATALOG, &params(&cells)).await?;
+    }
+    transaction.commit().await.map_err(failure)?;
+    Ok(registered)
+}
+
+pub(super) async fn catalog_entry(
+    pool: &Pool,
+    tenant_id: &TenantId,
+    key: &CatalogKey,
+) -> Result<Option<CatalogEntry>, StoreError> {
+    let mut client = pool.get().await?;
+    let tenant = tenant_id.as_str();
+    let rows = match key {
+        CatalogKey::Id(id) => client.rows(&CATALOG_BY_ID, &[&tenant, &id.get()]).await?,
+        CatalogKey::Latest(path) => {
+            client
+                .rows(&CATALOG_LATEST, &[&tenant, &path.as_str()])
+                .await?
+        }
+        CatalogKey::Version(path, version) => {
+            let params: [Param<'_>; 3] = [&tenant, &path.as_str(), &i64::from(*version)];
+            client.rows(&CATALOG_BY_VERSION, &params).await?
+        }
+    };
+    Ok(read_all(&rows, row::catalog_entry)?.into_iter().next())
+}
+
+pub(super) async fn catalog(
+    pool: &Pool,
+    filter: &CatalogFilter,
+) -> Result<Vec<CatalogEntry>, StoreError> {
+    let mut client = pool.get().await?;
+    let params: [Param<'_>; 4] = [
+        &filter.tenant_id.as_str(),
+        &filter.kind.as_deref(),
+        &filter.after.as_ref().map(PlaybookPath::as_str),
+        &i64::from(filter.limit.get()),
+    ];
+    let rows = client.rows(&LIST_CATALOG, &params).await?;
+    read_all(&rows, row::catalog_entry)
+}
+
+pub(super) async fn register_runtime(pool: &Pool, new: NewRuntime) -> Result<Runtime, StoreError> {
+    let mut client = pool.get().await?;
+    let runtime = new.into_runtime(None);
+    let cells = runtime_row(&runtime);
+    let rows = client.rows(&PUT_RUNTIME, &params(&cells)).await?;
+    let kept = read_all(&rows, row::runtime)?.into_iter().next();
+    kept.ok_or_else(|| StoreError::fatal("a registration gave no row"))
+}
+
+pub(super) async fn heartbeat(
+    pool: &Pool,
+    kind: RuntimeKind,
+    name: &Text,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let sql = "UPDATE runtime SET heartbeat = $3::timestamptz WHERE kind = $1 AND name = $2
+        RETURNING runtime_id";
+    let mut client = pool.get().await?;
+    let params: [Param<'_>; 3] = [&kind.as_str(), &name.as_str(), &now.to_cell()];
+    Ok(!client.rows(sql, &params).await?.is_empty())
+}
+
+pub(super) async fn runtimes(pool: &Pool, kind: RuntimeKind) -> Result<Vec<Runtime>, StoreError> {
+    let mut client = pool.get().await?;
+    let rows = client.rows(&LIST_RUNTIMES, &[&kind.as_str()]).await?;
+    read_all(&rows, row::runtime)
+}
+
+/// Asks the table of machines under its lock, and writes the one row that the answer is about.
+pub(super) async fn change_machines(
+    pool: &Pool,
+    ask: impl FnOnce(&mut Machines) -> Result<MachineLease, MachineRefused>,
+) -> Result<MachineLease, MachineRefused> {
+    let mut client = pool.get().await?;
+    let transaction = client.transaction().await?;
+    transaction
+        .execute("SELECT pg_advisory_xact_lock($1)", &[&MACHINES_LOCK])
+        .await
+        .map_err(failure)?;
+    let known = read_all(
+        &rows(&transaction, &SELECT_MACHINES, &[]).await?,
+        row::machine,
+    )?;
+    let mut machines = Machines(known.into_iter().collect());
+    let lease = ask(&mut machines)?;
+    if let Some(machine) = machines.0.get(&lease.machine_id) {
+        let cells = machine_row(lease.machine_id, machine);
+        rows(&transaction, &PUT_MACHINE, &params(&cells)).await?;
+    }
+    transaction.commit().await.map_err(failure)?;
+    Ok(lease)
+}

@@ -1,0 +1,17 @@
+-- Keeps leases. Commands are locked in the order of their ids, as everywhere.
+WITH relaxed AS MATERIALIZED (
+    SELECT set_config('synchronous_commit', 'off', true) AS setting
+),
+wish AS ({wish}),
+{held},
+extended AS (
+    UPDATE command
+    SET lease_until = least({until}::timestamptz, command.deadline_at)
+    FROM relaxed
+    WHERE command.command_id IN (SELECT command_id FROM held)
+        AND relaxed.setting = 'off'
+    RETURNING command.command_id, command.lease_until
+)
+SELECT held.place, extended.lease_until
+FROM held
+JOIN extended USING (command_id)

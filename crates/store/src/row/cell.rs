@@ -1,0 +1,379 @@
+//! One value of one column.
+
+use std::sync::Arc;
+
+use noetl_types::limits::{MaxAttempts, Priority};
+use noetl_types::record::{Elapsed, SchemaVersion};
+use noetl_types::{
+    CatalogId, Chain, CommandId, CommandStatus, Digest, EventId, EventName, ExecutionId,
+    ExecutionStatus, Json, MachineId, OrganizationId, PlaybookPath, PoolName, RuntimeId, Seq,
+    StatusName, StepName, TenantId, Text, Timestamp, Version, WorkerId, json,
+};
+
+use crate::model::{LeaseToken, Origin, RuntimeKind};
+
+/// A value as a database takes and gives it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Cell {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    /// A text, or canonical JSON.
+    Text(Arc<str>),
+    Bytes(Vec<u8>),
+    /// Microseconds since the epoch.
+    Time(i64),
+}
+
+/// A cell that holds no value of the wanted type.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CellProblem {
+    #[error("{found} where {wanted} was expected")]
+    Kind {
+        wanted: &'static str,
+        found: &'static str,
+    },
+    #[error(transparent)]
+    Value(Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl CellProblem {
+    fn value(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Value(error.into())
+    }
+}
+
+/// What can be put into a column.
+pub(crate) trait ToCell {
+    fn to_cell(&self) -> Cell;
+}
+
+/// What can be taken out of a column.
+pub(crate) trait FromCell: Sized {
+    fn from_cell(cell: Cell) -> Result<Self, CellProblem>;
+}
+
+impl Cell {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool(_) => "a truth value",
+            Self::Int(_) => "an integer",
+            Self::Float(_) => "a number",
+            Self::Text(_) => "a text",
+            Self::Bytes(_) => "bytes",
+            Self::Time(_) => "a time",
+        }
+    }
+
+    fn is_not(&self, wanted: &'static str) -> CellProblem {
+        CellProblem::Kind {
+            wanted,
+            found: self.kind(),
+        }
+    }
+
+    fn text(self) -> Result<Arc<str>, CellProblem> {
+        match self {
+            Self::Text(text) => Ok(text),
+            other => Err(other.is_not("a text")),
+        }
+    }
+
+    fn bytes(self) -> Result<Vec<u8>, CellProblem> {
+        match self {
+            Self::Bytes(bytes) => Ok(bytes),
+            other => Err(other.is_not("bytes")),
+        }
+    }
+}
+
+impl<T: ToCell> ToCell for Option<T> {
+    fn to_cell(&self) -> Cell {
+        self.as_ref().map_or(Cell::Null, T::to_cell)
+    }
+}
+
+impl<T: FromCell> FromCell for Option<T> {
+    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+        match cell {
+            Cell::Null => Ok(None),
+            cell => T::from_cell(cell).map(Some),
+        }
+    }
+}
+
+impl<T: ToCell + ?Sized> ToCell for &T {
+    fn to_cell(&self) -> Cell {
+        (**self).to_cell()
+    }
+}
+
+impl ToCell for i64 {
+    fn to_cell(&self) -> Cell {
+        Cell::Int(*self)
+    }
+}
+
+impl FromCell for i64 {
+    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+        match cell {
+            Cell::Int(number) => Ok(number),
+            other => Err(other.is_not("an integer")),
+        }
+    }
+}
+
+/// Numbers that an integer column is wide enough for. An unsigned one beyond it does not occur:
+/// all of them count something.
+macro_rules! small_number {
+    ($($number:ty),+) => {
+        $(
+            impl ToCell for $number {
+                fn to_cell(&self) -> Cell {
+                    Cell::Int(i64::try_from(*self).unwrap_or(i64::MAX))
+                }
+            }
+
+            impl FromCell for $number {
+                fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+                    Self::try_from(i64::from_cell(cell)?).map_err(CellProblem::value)
+                }
+            }
+        )+
+    };
+}
+
+small_number!(u16, u32, u64);
+
+impl ToCell for bool {
+    fn to_cell(&self) -> Cell {
+        Cell::Bool(*self)
+    }
+}
+
+impl FromCell for bool {
+    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+        match cell {
+            Cell::Bool(value) => Ok(value),
+            Cell::Int(0) => Ok(false),
+            Cell::Int(1) => Ok(true),
+            other => Err(other.is_not("a truth value")),
+        }
+    }
+}
+
+impl ToCell for Timestamp {
+    fn to_cell(&self) -> Cell {
+        Cell::Time(self.as_micros())
+    }
+}
+
+impl FromCell for Timestamp {
+    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+        match cell {
+            Cell::Time(micros) | Cell::Int(micros) => {
+                Self::from_micros(micros).map_err(CellProblem::value)
+            }
+            other => Err(other.is_not("a time")),
+        }
+    }
+}
+
+/// The time in a cell that stands alone.
+#[cfg(feature = "postgres")]
+pub(crate) fn time(cell: Cell) -> Result<Timestamp, crate::error::StoreError> {
+    Timestamp::from_cell(cell).map_err(crate::error::StoreError::fatal)
+}
+
+impl ToCell for Elapsed {
+    fn to_cell(&self) -> Cell {
+        Cell::Float(self.as_ms())
+    }
+}
+
+impl FromCell for Elapsed {
+    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+        match cell {
+            Cell::Float(ms) => Self::from_ms(ms).map_err(CellProblem::value),
+            other => Err(other.is_not("a number")),
+        }
+    }
+}
+
+impl ToCell for str {
+    fn to_cell(&self) -> Cell {
+        Cell::Text(self.into())
+    }
+}
+
+impl ToCell for Text {
+    fn to_cell(&self) -> Cell {
+        Cell::Text(self.clone().into_shared())
+    }
+}
+
+impl FromCell for Text {
+    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+        Self::new(cell.text()?).map_err(CellProblem::value)
+    }
+}
+
+/// Null in JSON is absence, and is stored as such.
+impl ToCell for Json {
+    fn to_cell(&self) -> Cell {
+        if self.is_null() {
+            Cell::Null
+        } else {
+            Cell::Text(self.to_string().into())
+        }
+    }
+}
+
+impl FromCell for Json {
+    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+        json::parse(cell.text()?.as_bytes()).map_err(CellProblem::value)
+    }
+}
+
+impl ToCell for [u8] {
+    fn to_cell(&self) -> Cell {
+        Cell::Bytes(self.to_vec())
+    }
+}
+
+impl FromCell for Vec<u8> {
+    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+        cell.bytes()
+    }
+}
+
+impl ToCell for Digest {
+    fn to_cell(&self) -> Cell {
+        self.as_bytes().to_cell()
+    }
+}
+
+impl FromCell for Digest {
+    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+        Self::try_from(&*cell.bytes()?).map_err(CellProblem::value)
+    }
+}
+
+impl ToCell for Chain {
+    fn to_cell(&self) -> Cell {
+        self.as_bytes().to_cell()
+    }
+}
+
+impl FromCell for Chain {
+    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+        Self::try_from(&*cell.bytes()?).map_err(CellProblem::value)
+    }
+}
+
+impl ToCell for LeaseToken {
+    fn to_cell(&self) -> Cell {
+        self.as_bytes().to_cell()
+    }
+}
+
+impl FromCell for LeaseToken {
+    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+        let bytes = cell.bytes()?;
+        let bytes = <[u8; Self::LEN]>::try_from(&*bytes).map_err(CellProblem::value)?;
+        Ok(Self::from_bytes(bytes))
+    }
+}
+
+/// Types that are a number with a `get`, and that `new` checks.
+macro_rules! numbers {
+    ($($name:ty),+) => {
+        $(
+            impl ToCell for $name {
+                fn to_cell(&self) -> Cell {
+                    Cell::Int(i64::from(self.get()))
+                }
+            }
+
+            impl FromCell for $name {
+                fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+                    Self::new(i64::from_cell(cell)?).map_err(CellProblem::value)
+                }
+            }
+        )+
+    };
+}
+
+numbers!(
+    CatalogId,
+    CommandId,
+    EventId,
+    ExecutionId,
+    RuntimeId,
+    Seq,
+    Version,
+    MaxAttempts,
+    Priority
+);
+
+impl ToCell for MachineId {
+    fn to_cell(&self) -> Cell {
+        Cell::Int(self.get().into())
+    }
+}
+
+impl FromCell for MachineId {
+    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+        Self::new(u16::from_cell(cell)?).map_err(CellProblem::value)
+    }
+}
+
+impl ToCell for SchemaVersion {
+    fn to_cell(&self) -> Cell {
+        self.get().to_cell()
+    }
+}
+
+impl FromCell for SchemaVersion {
+    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+        let number = i64::from_cell(cell)?;
+        Self::new(number).ok_or_else(|| CellProblem::value(format!("schema version {number}")))
+    }
+}
+
+/// Types that are a text with an `as_str`, and that a function reads back.
+macro_rules! texts {
+    ($($name:ty: $read:expr),+ $(,)?) => {
+        $(
+            impl ToCell for $name {
+                fn to_cell(&self) -> Cell {
+                    self.as_str().to_cell()
+                }
+            }
+
+            impl FromCell for $name {
+                fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+                    let read = $read;
+                    read(&*cell.text()?).map_err(CellProblem::value)
+                }
+            }
+        )+
+    };
+}
+
+texts!(
+    StepName: Self::new,
+    TenantId: Self::new,
+    OrganizationId: Self::new,
+    PoolName: Self::new,
+    PlaybookPath: Self::new,
+    WorkerId: Self::new,
+    CommandStatus: Self::parse,
+    ExecutionStatus: Self::parse,
+    StatusName: Self::read,
+    EventName: |text| Self::read_copied(Some(text)),
+    Origin: Self::parse,
+    RuntimeKind: Self::parse,
+);

@@ -1,0 +1,37 @@
+//! Rows: how what the model holds lies in the columns of a database.
+//!
+//! Both databases have the same tables. Their columns are listed here once, with one function that
+//! takes a value apart and one that puts it together again; a backend only moves cells.
+
+/// The cells of a row, in the order of its columns.
+macro_rules! cells {
+    ($($value:expr),+ $(,)?) => {
+        vec![$( ToCell::to_cell(&$value) ),+]
+    };
+}
+
+mod cell;
+mod event;
+mod table;
+mod tables;
+
+pub(crate) use cell::Cell;
+pub(crate) use event::{EVENT, event_row, stored_event};
+pub(crate) use table::{Cells, Corrupt, Table};
+pub(crate) use tables::{
+    CATALOG, COMMAND, EXECUTION, EXECUTION_CHANGING, MACHINE, RUNTIME, SNAPSHOT, catalog_entry,
+    catalog_row, command, command_row, due_timer, execution, execution_row, machine, machine_row,
+    patch_row, runtime, runtime_row, snapshot, snapshot_row,
+};
+
+// One backend sends rows as arrays, the other reads single columns.
+#[cfg(feature = "postgres")]
+pub(crate) use cell::{ToCell, time};
+#[cfg(feature = "postgres")]
+pub(crate) use event::STORED_EVENT;
+#[cfg(feature = "postgres")]
+pub(crate) use table::Kind;
+#[cfg(feature = "sqlite")]
+pub(crate) use table::Reader;
+#[cfg(feature = "postgres")]
+pub(crate) use tables::PATCH;

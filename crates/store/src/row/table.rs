@@ -1,0 +1,87 @@
+//! Tables, and reading their rows.
+
+use super::cell::{Cell, CellProblem, FromCell};
+use crate::error::StoreError;
+
+/// What a column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Bool,
+    Int,
+    Float,
+    Text,
+    Json,
+    Bytes,
+    Time,
+}
+
+/// A table, or some columns of one.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) name: &'static str,
+    pub(crate) columns: &'static [(&'static str, Kind)],
+}
+
+impl Table {
+    /// The columns as a statement names them.
+    pub(crate) fn list(&self) -> String {
+        self.list_of("")
+    }
+
+    /// The columns with a prefix, such as `c.`.
+    pub(crate) fn list_of(&self, prefix: &str) -> String {
+        let names: Vec<_> = self
+            .columns
+            .iter()
+            .map(|(name, _)| format!("{prefix}{name}"))
+            .collect();
+        names.join(", ")
+    }
+}
+
+/// A row that this version cannot have written.
+#[derive(Debug, thiserror::Error)]
+#[error("column {column} of table {table} is damaged")]
+pub(crate) struct Corrupt {
+    table: &'static str,
+    column: &'static str,
+    #[source]
+    problem: CellProblem,
+}
+
+impl From<Corrupt> for StoreError {
+    fn from(corrupt: Corrupt) -> Self {
+        Self::fatal(corrupt)
+    }
+}
+
+/// The cells of a row, in the order of its columns.
+pub(crate) type Cells = std::vec::IntoIter<Cell>;
+
+/// Takes the cells of a row in the order of its table's columns.
+pub(crate) struct Reader {
+    table: &'static Table,
+    place: usize,
+    cells: Cells,
+}
+
+impl Reader {
+    pub(crate) fn new(table: &'static Table, cells: Cells) -> Self {
+        Self {
+            table,
+            place: 0,
+            cells,
+        }
+    }
+
+    pub(crate) fn take<T: FromCell>(&mut self) -> Result<T, Corrupt> {
+        let column = self.table.columns.get(self.place);
+        self.place += 1;
+        let cell = self.cells.next().unwrap_or(Cell::Null);
+        T::from_cell(cell).map_err(|problem| Corrupt {
+            table: self.table.name,
+            column: column.map_or("unknown", |(name, _)| name),
+            problem,
+        })
+    }
+}

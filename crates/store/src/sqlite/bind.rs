@@ -1,0 +1,107 @@
+//! Cells and errors in the terms of SQLite.
+
+use noetl_types::Timestamp;
+use rusqlite::types::{FromSql, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
+use rusqlite::{Connection, ErrorCode, Params, Row};
+
+use crate::error::StoreError;
+use crate::row::{Cell, Cells, Corrupt};
+
+impl ToSql for Cell {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Self::Null => ValueRef::Null,
+            Self::Bool(value) => ValueRef::Integer(i64::from(*value)),
+            Self::Int(number) | Self::Time(number) => ValueRef::Integer(*number),
+            Self::Float(number) => ValueRef::Real(*number),
+            Self::Text(text) => ValueRef::Text(text.as_bytes()),
+            Self::Bytes(bytes) => ValueRef::Blob(bytes),
+        }))
+    }
+}
+
+impl FromSql for Cell {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        Ok(match value {
+            ValueRef::Null => Self::Null,
+            ValueRef::Integer(number) => Self::Int(number),
+            ValueRef::Real(number) => Self::Float(number),
+            ValueRef::Text(_) => Self::Text(value.as_str()?.into()),
+            ValueRef::Blob(bytes) => Self::Bytes(bytes.to_vec()),
+        })
+    }
+}
+
+/// The cells of a row. A column that cannot be read is an empty cell, which its reader refuses.
+fn cells(row: &Row<'_>) -> Cells {
+    let count = row.as_ref().column_count();
+    let cells: Vec<_> = (0..count)
+        .map(|place| row.get(place).unwrap_or(Cell::Null))
+        .collect();
+    cells.into_iter()
+}
+
+/// What may be over by the next try, and what may not.
+pub(super) fn failure(error: rusqlite::Error) -> StoreError {
+    match error.sqlite_error_code() {
+        Some(
+            ErrorCode::DatabaseBusy
+            | ErrorCode::DatabaseLocked
+            | ErrorCode::DiskFull
+            | ErrorCode::SystemIoFailure
+            | ErrorCode::OutOfMemory
+            | ErrorCode::OperationInterrupted
+            | ErrorCode::FileLockingProtocolFailed,
+        ) => StoreError::retry(error),
+        Some(_) | None => StoreError::fatal(error),
+    }
+}
+
+/// Whether a row of the same key was there already.
+pub(super) fn is_taken(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
+}
+
+pub(super) fn execute(
+    connection: &Connection,
+    sql: &str,
+    params: impl Params,
+) -> Result<usize, rusqlite::Error> {
+    connection.prepare_cached(sql)?.execute(params)
+}
+
+/// All rows of a statement, put together by a function.
+pub(super) fn all<T>(
+    connection: &Connection,
+    sql: &str,
+    params: impl Params,
+    read: impl Fn(Cells) -> Result<T, Corrupt>,
+) -> Result<Vec<T>, StoreError> {
+    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+    let mut rows = statement.query(params).map_err(failure)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().map_err(failure)? {
+        found.push(read(cells(row))?);
+    }
+    Ok(found)
+}
+
+/// The only row of a statement, if there is one.
+pub(super) fn first<T>(
+    connection: &Connection,
+    sql: &str,
+    params: impl Params,
+    read: impl Fn(Cells) -> Result<T, Corrupt>,
+) -> Result<Option<T>, StoreError> {
+    Ok(all(connection, sql, params, read)?.into_iter().next())
+}
+
+pub(super) fn micros(time: Timestamp) -> i64 {
+    time.as_micros()
+}
+
+/// Places for parameters: `?1, ?2, ?3`.
+pub(super) fn places(count: usize) -> String {
+    let places: Vec<_> = (1..=count).map(|place| format!("?{place}")).collect();
+    places.join(", ")
+}

@@ -1,0 +1,268 @@
+//! The embedded store: one SQLite file.
+//!
+//! All writes go through one thread, which takes whatever waits and commits it together; reads go
+//! through connections of their own and never wait for a writer. A commit of events is synced to
+//! the disk before it is answered.
+
+mod append;
+mod bind;
+mod open;
+mod query;
+mod queue;
+mod readers;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use noetl_types::limits::PageLimit;
+use noetl_types::{
+    CommandId, ExecutionId, FeedPosition, StoredEvent, TenantId, Text, Timestamp, Version,
+};
+
+use self::readers::Readers;
+use self::writer::{Durability, Writer};
+use crate::error::StoreError;
+use crate::model::{
+    Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Command, DueTimer,
+    Execution, ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence,
+    LeaseRequest, LeasedCommand, Loaded, LogPage, MachineLease, MachineRefused, MachineRenewal,
+    MachineRequest, NewCatalogEntry, NewRuntime, Registered, Release, Runtime, RuntimeKind,
+    Snapshot, SnapshotKey,
+};
+use crate::seal::seal_all;
+use crate::store::Store;
+
+pub use self::writer::Commits;
+
+/// How a file is opened.
+#[derive(Debug, Clone)]
+pub struct SqliteOptions {
+    /// The file; made if it is not there.
+    pub path: PathBuf,
+    /// Connections that read.
+    pub readers: usize,
+    /// Calls that may wait for the writer; those beyond wait for a place.
+    pub queue: usize,
+}
+
+impl SqliteOptions {
+    /// The usual settings for a file.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self {
+            path: path.into(),
+            readers: 4,
+            queue: 1024,
+        }
+    }
+}
+
+/// A store in one file.
+#[derive(Debug)]
+pub struct SqliteStore {
+    writer: Writer,
+    readers: Arc<Readers>,
+    /// Locked as long as the store is open, so that no second process writes.
+    _lock: File,
+}
+
+impl SqliteStore {
+    /// Opens a file and brings its tables up to date. It blocks, and is done once.
+    pub fn open(options: &SqliteOptions) -> Result<Self, StoreError> {
+        open::open(options)
+    }
+
+    /// How often the writer has committed.
+    pub fn commits(&self) -> Commits {
+        self.writer.commits()
+    }
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn append(&self, appends: Vec<Append>) -> Vec<Result<Appended, AppendRefused>> {
+        let sealed = seal_all(appends);
+        let count = sealed.len();
+        let written = self
+            .writer
+            .run(Durability::Synced, move |connection| {
+                Ok(append::append_all(connection, sealed))
+            })
+            .await;
+        written.unwrap_or_else(|error| vec![Err(error.into()); count])
+    }
+
+    async fn load(
+        &self,
+        execution_id: ExecutionId,
+        snapshot: &SnapshotKey,
+        page: LogPage,
+    ) -> Result<Option<Loaded>, StoreError> {
+        let key = snapshot.clone();
+        self.readers
+            .run(move |connection| query::load(connection, execution_id, &key, page))
+            .await
+    }
+
+    async fn events(
+        &self,
+        execution_id: ExecutionId,
+        after: Version,
+        page: LogPage,
+    ) -> Result<Vec<StoredEvent>, StoreError> {
+        self.readers
+            .run(move |connection| query::events(connection, execution_id, after, page))
+            .await
+    }
+
+    async fn write_snapshot(&self, snapshot: Snapshot) -> Result<(), StoreError> {
+        self.writer
+            .run(Durability::Synced, move |connection| {
+                query::write_snapshot(connection, &snapshot)
+            })
+            .await
+    }
+
+    async fn feed(&self, after: FeedPosition, limit: FeedLimit) -> Result<FeedBatch, StoreError> {
+        self.readers
+            .run(move |connection| query::feed(connection, after, limit))
+            .await
+    }
+
+    async fn execution(&self, execution_id: ExecutionId) -> Result<Option<Execution>, StoreError> {
+        self.readers
+            .run(move |connection| query::execution(connection, execution_id))
+            .await
+    }
+
+    async fn executions(&self, filter: ExecutionFilter) -> Result<ExecutionPage, StoreError> {
+        self.readers
+            .run(move |connection| query::executions(connection, &filter))
+            .await
+    }
+
+    async fn is_gone(&self, execution_id: ExecutionId) -> Result<bool, StoreError> {
+        self.readers
+            .run(move |connection| query::is_gone(connection, execution_id))
+            .await
+    }
+
+    async fn lease(&self, request: LeaseRequest) -> Result<Vec<LeasedCommand>, StoreError> {
+        self.writer
+            .run(Durability::Forgettable, move |connection| {
+                queue::lease(connection, &request)
+            })
+            .await
+    }
+
+    async fn extend(
+        &self,
+        leases: Vec<Fence>,
+        until: Timestamp,
+    ) -> Result<Vec<Extension>, StoreError> {
+        self.writer
+            .run(Durability::Forgettable, move |connection| {
+                queue::extend(connection, &leases, until)
+            })
+            .await
+    }
+
+    async fn release(&self, leases: Vec<Release>) -> Result<Vec<bool>, StoreError> {
+        self.writer
+            .run(Durability::Forgettable, move |connection| {
+                queue::release(connection, &leases)
+            })
+            .await
+    }
+
+    async fn expired(&self, now: Timestamp, limit: PageLimit) -> Result<Vec<Command>, StoreError> {
+        self.readers
+            .run(move |connection| queue::expired(connection, now, limit))
+            .await
+    }
+
+    async fn command(&self, command_id: CommandId) -> Result<Option<Command>, StoreError> {
+        self.readers
+            .run(move |connection| queue::command(connection, command_id))
+            .await
+    }
+
+    async fn due(&self, now: Timestamp, limit: PageLimit) -> Result<Vec<DueTimer>, StoreError> {
+        self.readers
+            .run(move |connection| query::due(connection, now, limit))
+            .await
+    }
+
+    async fn register(&self, entry: NewCatalogEntry) -> Result<Registered, StoreError> {
+        self.writer
+            .run(Durability::Synced, move |connection| {
+                query::register(connection, entry)
+            })
+            .await
+    }
+
+    async fn catalog_entry(
+        &self,
+        tenant_id: &TenantId,
+        key: CatalogKey,
+    ) -> Result<Option<CatalogEntry>, StoreError> {
+        let tenant_id = tenant_id.clone();
+        self.readers
+            .run(move |connection| query::catalog_entry(connection, &tenant_id, &key))
+            .await
+    }
+
+    async fn catalog(&self, filter: CatalogFilter) -> Result<Vec<CatalogEntry>, StoreError> {
+        self.readers
+            .run(move |connection| query::catalog(connection, &filter))
+            .await
+    }
+
+    async fn register_runtime(&self, runtime: NewRuntime) -> Result<Runtime, StoreError> {
+        self.writer
+            .run(Durability::Synced, move |connection| {
+                query::register_runtime(connection, runtime)
+            })
+            .await
+    }
+
+    async fn heartbeat(
+        &self,
+        kind: RuntimeKind,
+        name: &Text,
+        now: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let name = name.clone();
+        self.writer
+            .run(Durability::Forgettable, move |connection| {
+                query::heartbeat(connection, kind, &name, now)
+            })
+            .await
+    }
+
+    async fn runtimes(&self, kind: RuntimeKind) -> Result<Vec<Runtime>, StoreError> {
+        self.readers
+            .run(move |connection| query::runtimes(connection, kind))
+            .await
+    }
+
+    async fn lease_machine(&self, request: MachineRequest) -> Result<MachineLease, MachineRefused> {
+        self.writer
+            .run(Durability::Synced, move |connection| {
+                query::change_machines(connection, |machines| machines.lease(request))
+            })
+            .await?
+    }
+
+    async fn renew_machine(&self, renewal: MachineRenewal) -> Result<MachineLease, MachineRefused> {
+        self.writer
+            .run(Durability::Synced, move |connection| {
+                query::change_machines(connection, |machines| machines.renew(&renewal))
+            })
+            .await?
+    }
+}

@@ -1,0 +1,301 @@
+//! Everything but appends and leases.
+
+use std::sync::LazyLock;
+
+use noetl_types::limits::PageLimit;
+use noetl_types::{
+    EventId, ExecutionId, FeedPosition, StoredEvent, TenantId, Text, Timestamp, Version,
+};
+use rusqlite::{Connection, params, params_from_iter};
+
+use super::bind::{all, execute, failure, first, micros, places};
+use crate::error::StoreError;
+use crate::machines::Machines;
+use crate::model::{
+    CatalogEntry, CatalogFilter, CatalogKey, DueTimer, Execution, ExecutionFilter, ExecutionPage,
+    FeedBatch, FeedLimit, Loaded, LogPage, MachineLease, MachineRefused, NewCatalogEntry,
+    NewRuntime, Registered, Runtime, RuntimeKind, Snapshot, SnapshotKey,
+};
+use crate::row::{
+    self, CATALOG, EVENT, EXECUTION, MACHINE, RUNTIME, Reader, SNAPSHOT, Table, catalog_row,
+    machine_row, runtime_row, snapshot_row,
+};
+
+/// One writer makes the order of commits that of positions, so all have the same `tx`.
+static EVENTS: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT {}, 0, position FROM event", EVENT.list()));
+
+static SELECT_EVENTS: LazyLock<String> = LazyLock::new(|| {
+    let events = &*EVENTS;
+    format!("{events} WHERE execution_id = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3")
+});
+
+static SELECT_EVENT: LazyLock<String> = LazyLock::new(|| {
+    let events = &*EVENTS;
+    format!("{events} WHERE execution_id = ?1 AND event_id = ?2")
+});
+
+static SELECT_FEED: LazyLock<String> = LazyLock::new(|| {
+    let events = &*EVENTS;
+    format!("{events} WHERE position > ?1 ORDER BY position LIMIT ?2")
+});
+
+static SELECT_EXECUTION: LazyLock<String> =
+    LazyLock::new(|| select(&EXECUTION, "WHERE execution_id = ?1"));
+
+static LIST_EXECUTIONS: LazyLock<String> =
+    LazyLock::new(|| select(&EXECUTION, include_str!("sql/list_executions.sql")));
+
+static SELECT_SNAPSHOT: LazyLock<String> = LazyLock::new(|| {
+    let newest = "WHERE execution_id = ?1 AND kind = ?2 AND fold_version = ?3 AND version <= ?4
+        ORDER BY version DESC LIMIT 1";
+    select(&SNAPSHOT, newest)
+});
+
+static CATALOG_BY_ID: LazyLock<String> =
+    LazyLock::new(|| select(&CATALOG, "WHERE tenant_id = ?1 AND catalog_id = ?2"));
+
+static CATALOG_BY_VERSION: LazyLock<String> = LazyLock::new(|| {
+    let by_version = "WHERE tenant_id = ?1 AND path = ?2 AND version = ?3";
+    select(&CATALOG, by_version)
+});
+
+static CATALOG_LATEST: LazyLock<String> = LazyLock::new(|| {
+    let latest = "WHERE tenant_id = ?1 AND path = ?2 ORDER BY version DESC LIMIT 1";
+    select(&CATALOG, latest)
+});
+
+static LIST_CATALOG: LazyLock<String> =
+    LazyLock::new(|| select(&CATALOG, include_str!("sql/list_catalog.sql")));
+
+static SELECT_RUNTIME: LazyLock<String> =
+    LazyLock::new(|| select(&RUNTIME, "WHERE kind = ?1 AND name = ?2"));
+
+static LIST_RUNTIMES: LazyLock<String> =
+    LazyLock::new(|| select(&RUNTIME, "WHERE kind = ?1 ORDER BY name"));
+
+static SELECT_MACHINES: LazyLock<String> = LazyLock::new(|| select(&MACHINE, ""));
+
+fn select(table: &Table, rest: &str) -> String {
+    format!("SELECT {} FROM {} {rest}", table.list(), table.name)
+}
+
+/// Writes a row, in place of one with the same key where `verb` says so.
+fn put(
+    connection: &Connection,
+    verb: &str,
+    table: &Table,
+    cells: Vec<row::Cell>,
+) -> Result<usize, StoreError> {
+    let (columns, places) = (table.list(), places(cells.len()));
+    let sql = format!("{verb} INTO {} ({columns}) VALUES ({places})", table.name);
+    execute(connection, &sql, params_from_iter(cells)).map_err(failure)
+}
+
+pub(super) fn is_gone(
+    connection: &Connection,
+    execution_id: ExecutionId,
+) -> Result<bool, StoreError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM retention_range WHERE lo <= ?1 AND ?1 < hi)";
+    let found = first(connection, sql, [execution_id.get()], |cells| {
+        Reader::new(&EXECUTION, cells).take()
+    })?;
+    Ok(found.unwrap_or(false))
+}
+
+pub(super) fn events(
+    connection: &Connection,
+    execution_id: ExecutionId,
+    after: Version,
+    page: LogPage,
+) -> Result<Vec<StoredEvent>, StoreError> {
+    let params = (execution_id.get(), after.get(), page.get());
+    all(connection, &SELECT_EVENTS, params, row::stored_event)
+}
+
+pub(super) fn event(
+    connection: &Connection,
+    execution_id: ExecutionId,
+    event_id: EventId,
+) -> Result<Option<StoredEvent>, StoreError> {
+    let params = (execution_id.get(), event_id.get());
+    first(connection, &SELECT_EVENT, params, row::stored_event)
+}
+
+pub(super) fn feed(
+    connection: &Connection,
+    after: FeedPosition,
+    limit: FeedLimit,
+) -> Result<FeedBatch, StoreError> {
+    let params = (after.position, limit.get());
+    let events = all(connection, &SELECT_FEED, params, row::stored_event)?;
+    Ok(FeedBatch::of(events, after, limit))
+}
+
+pub(super) fn execution(
+    connection: &Connection,
+    execution_id: ExecutionId,
+) -> Result<Option<Execution>, StoreError> {
+    let params = [execution_id.get()];
+    first(connection, &SELECT_EXECUTION, params, row::execution)
+}
+
+pub(super) fn executions(
+    connection: &Connection,
+    filter: &ExecutionFilter,
+) -> Result<ExecutionPage, StoreError> {
+    let params = params![
+        filter.tenant_id.as_str(),
+        filter.status.map(noetl_types::ExecutionStatus::as_str),
+        filter.path.as_ref().map(noetl_types::PlaybookPath::as_str),
+        filter.parent_execution_id.map(ExecutionId::get),
+        filter.after.map(|after| micros(after.started_at)),
+        filter.after.map(|after| after.execution_id.get()),
+        filter.limit.get(),
+    ];
+    let executions = all(connection, &LIST_EXECUTIONS, params, row::execution)?;
+    Ok(ExecutionPage::of(executions, filter.limit))
+}
+
+pub(super) fn load(
+    connection: &Connection,
+    execution_id: ExecutionId,
+    key: &SnapshotKey,
+    page: LogPage,
+) -> Result<Option<Loaded>, StoreError> {
+    let Some(execution) = execution(connection, execution_id)? else {
+        return Ok(None);
+    };
+    let params = params![
+        execution_id.get(),
+        key.kind.as_str(),
+        key.fold_version,
+        execution.head.version.get()
+    ];
+    let snapshot = first(connection, &SELECT_SNAPSHOT, params, row::snapshot)?;
+    let after = snapshot
+        .as_ref()
+        .map_or(Version::EMPTY, |snapshot| snapshot.head.version);
+    let tail = events(connection, execution_id, after, page)?;
+    Ok(Some(Loaded::of(execution, snapshot, tail, page)))
+}
+
+pub(super) fn write_snapshot(
+    connection: &Connection,
+    snapshot: &Snapshot,
+) -> Result<(), StoreError> {
+    let cells = snapshot_row(snapshot);
+    put(connection, "INSERT OR IGNORE", &SNAPSHOT, cells)?;
+    Ok(())
+}
+
+pub(super) fn due(
+    connection: &Connection,
+    now: Timestamp,
+    limit: PageLimit,
+) -> Result<Vec<DueTimer>, StoreError> {
+    let sql = "SELECT execution_id, timer_id, fire_at FROM timer WHERE fire_at <= ?1
+        ORDER BY fire_at, execution_id, timer_id LIMIT ?2";
+    all(connection, sql, (micros(now), limit.get()), row::due_timer)
+}
+
+pub(super) fn register(
+    connection: &Connection,
+    new: NewCatalogEntry,
+) -> Result<Registered, StoreError> {
+    let key = CatalogKey::Latest(new.path.clone());
+    let newest = catalog_entry(connection, &new.tenant_id, &key)?;
+    let registered = new.beside(newest);
+    if !registered.is_unchanged {
+        put(
+            connection,
+            "INSERT",
+            &CATALOG,
+            catalog_row(&registered.entry),
+        )?;
+    }
+    Ok(registered)
+}
+
+pub(super) fn catalog_entry(
+    connection: &Connection,
+    tenant_id: &TenantId,
+    key: &CatalogKey,
+) -> Result<Option<CatalogEntry>, StoreError> {
+    let tenant = tenant_id.as_str();
+    let read = row::catalog_entry;
+    match key {
+        CatalogKey::Id(id) => first(connection, &CATALOG_BY_ID, (tenant, id.get()), read),
+        CatalogKey::Latest(path) => {
+            first(connection, &CATALOG_LATEST, (tenant, path.as_str()), read)
+        }
+        CatalogKey::Version(path, version) => {
+            let params = (tenant, path.as_str(), version);
+            first(connection, &CATALOG_BY_VERSION, params, read)
+        }
+    }
+}
+
+pub(super) fn catalog(
+    connection: &Connection,
+    filter: &CatalogFilter,
+) -> Result<Vec<CatalogEntry>, StoreError> {
+    let params = params![
+        filter.tenant_id.as_str(),
+        filter.kind.as_deref(),
+        filter.after.as_ref().map(noetl_types::PlaybookPath::as_str),
+        filter.limit.get(),
+    ];
+    all(connection, &LIST_CATALOG, params, row::catalog_entry)
+}
+
+pub(super) fn register_runtime(
+    connection: &Connection,
+    new: NewRuntime,
+) -> Result<Runtime, StoreError> {
+    let params = (new.kind.as_str(), new.name.as_str());
+    let known = first(connection, &SELECT_RUNTIME, params, row::runtime)?;
+    let runtime = new.into_runtime(known.as_ref());
+    put(
+        connection,
+        "INSERT OR REPLACE",
+        &RUNTIME,
+        runtime_row(&runtime),
+    )?;
+    Ok(runtime)
+}
+
+pub(super) fn heartbeat(
+    connection: &Connection,
+    kind: RuntimeKind,
+    name: &Text,
+    now: Timestamp,
+) -> Result<bool, StoreError> {
+    let sql = "UPDATE runtime SET heartbeat = ?3 WHERE kind = ?1 AND name = ?2";
+    let params = (kind.as_str(), name.as_str(), micros(now));
+    Ok(execute(connection, sql, params).map_err(failure)? > 0)
+}
+
+pub(super) fn runtimes(
+    connection: &Connection,
+    kind: RuntimeKind,
+) -> Result<Vec<Runtime>, StoreError> {
+    all(connection, &LIST_RUNTIMES, [kind.as_str()], row::runtime)
+}
+
+/// Asks the table of machines, and writes the one row that the answer is about.
+pub(super) fn change_machines(
+    connection: &Connection,
+    ask: impl FnOnce(&mut Machines) -> Result<MachineLease, MachineRefused>,
+) -> Result<Result<MachineLease, MachineRefused>, StoreError> {
+    let rows = all(connection, &SELECT_MACHINES, [], row::machine)?;
+    let mut machines = Machines(rows.into_iter().collect());
+    let answer = ask(&mut machines);
+    if let Ok(lease) = &answer
+        && let Some(machine) = machines.0.get(&lease.machine_id)
+    {
+        let cells = machine_row(lease.machine_id, machine);
+        put(connection, "INSERT OR REPLACE", &MACHINE, cells)?;
+    }
+    Ok(answer)
+}

@@ -1,0 +1,252 @@
+//! The suite on SQLite, and what only a file can get wrong.
+
+use std::future::{Ready, ready};
+use std::sync::Arc;
+
+use noetl_types::id::first_id_at;
+use rusqlite::Connection;
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+use super::{SqliteOptions, SqliteStore};
+use crate::suite::fixture::{Run, one};
+use crate::suite::{Bench, differ, store_suite};
+use crate::{Store as _, StoreError};
+
+struct Place {
+    folder: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self {
+            folder: TempDir::new().unwrap(),
+        }
+    }
+
+    fn options(&self) -> SqliteOptions {
+        SqliteOptions::new(self.folder.path().join("noetl.db"))
+    }
+
+    fn store(&self) -> SqliteStore {
+        SqliteStore::open(&self.options()).unwrap()
+    }
+}
+
+fn bench() -> Ready<Bench> {
+    let place = Place::new();
+    let path = place.options().path;
+    ready(Bench {
+        store: Arc::new(place.store()),
+        drop_before: Box::new(move |time| {
+            let connection = Connection::open(&path).unwrap();
+            let hi = first_id_at(time.as_unix_ms());
+            let range = "INSERT INTO retention_range (lo, hi, dropped_at) VALUES (0, ?1, 0)";
+            connection.execute(range, [hi]).unwrap();
+            let gone = "DELETE FROM execution WHERE execution_id < ?1";
+            connection.execute(gone, [hi]).unwrap();
+            Box::pin(async {})
+        }),
+        keep: Box::new(place),
+    })
+}
+
+store_suite!(bench);
+
+#[tokio::test]
+async fn histories_are_those_of_the_model() {
+    for seed in 0..12 {
+        let place = Place::new();
+        differ(&place.store(), seed, 150).await;
+    }
+}
+
+#[tokio::test]
+async fn all_is_there_when_the_file_is_opened_again() {
+    let place = Place::new();
+    let mut run = Run::started(&place.store(), 1).await;
+    let store = place.store();
+    let append = run.step();
+    run.write(&store, append).await.unwrap();
+    let execution = store.execution(run.id).await.unwrap().unwrap();
+    assert_eq!(execution.head, run.head);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_appends_share_few_commits() {
+    let place = Place::new();
+    let store = Arc::new(place.store());
+    // The writer is busy before the first append comes, and until all of them wait.
+    let (sender, receiver) = std::sync::mpsc::channel::<()>();
+    let (begin, has_begun) = tokio::sync::oneshot::channel();
+    let busy = {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move {
+            store
+                .writer
+                .run(super::Durability::Forgettable, move |_| {
+                    begin.send(()).unwrap();
+                    // The sender is dropped when everything waits.
+                    let _ = receiver.recv();
+                    Ok(())
+                })
+                .await
+        })
+    };
+    has_begun.await.unwrap();
+    let mut appends = JoinSet::new();
+    for number in 0..256 {
+        let store = Arc::clone(&store);
+        appends.spawn(async move { one(&*store, Run::new(number).start()).await });
+    }
+    while store.writer.waiting() < 256 {
+        tokio::task::yield_now().await;
+    }
+    let before = store.commits();
+    drop(sender);
+    busy.await.unwrap().unwrap();
+    for result in appends.join_all().await {
+        result.unwrap();
+    }
+    let commits = store.commits().all - before.all;
+    assert!(commits < 20, "{commits} commits");
+}
+
+#[tokio::test]
+async fn a_grant_does_not_wait_for_the_disk() {
+    let place = Place::new();
+    let store = place.store();
+    let mut run = Run::started(&store, 1).await;
+    run.issue(&store).await;
+    let before = store.commits();
+    let leased = store
+        .lease(crate::suite::fixture::lease_of("w", 1, 1))
+        .await;
+    assert_eq!(leased.unwrap().len(), 1);
+    let after = store.commits();
+    assert_eq!(
+        (after.all - before.all, after.synced - before.synced),
+        (1, 0)
+    );
+    let append = run.step();
+    run.write(&store, append).await.unwrap();
+    assert_eq!(store.commits().synced, after.synced + 1);
+}
+
+#[test]
+fn a_second_writer_is_refused() {
+    let place = Place::new();
+    let first = place.store();
+    let second = SqliteStore::open(&place.options());
+    let Err(StoreError::Fatal { cause }) = second else {
+        panic!("{second:?}");
+    };
+    assert!(cause.to_string().starts_with("another process writes to"));
+    drop(first);
+    place.store();
+}
+
+#[test]
+fn a_file_of_another_program_is_refused() {
+    let place = Place::new();
+    drop(place.store());
+    let connection = Connection::open(place.options().path).unwrap();
+    connection
+        .execute("UPDATE schema_migration SET sha256 = ?1", ["0".repeat(64)])
+        .unwrap();
+    let refused = SqliteStore::open(&place.options()).unwrap_err();
+    assert_eq!(refused, StoreError::fatal(""));
+    connection
+        .execute("UPDATE schema_migration SET version = 99", [])
+        .unwrap();
+    let refused = SqliteStore::open(&place.options()).unwrap_err();
+    let StoreError::Fatal { cause } = refused else {
+        panic!("{refused:?}");
+    };
+    assert!(cause.to_string().contains("newer than this program"));
+}
+
+#[tokio::test]
+async fn work_that_fails_leaves_nothing_behind() {
+    let place = Place::new();
+    let store = place.store();
+    let failed: Result<(), _> = store
+        .writer
+        .run(super::Durability::Synced, |connection| {
+            let sql = "INSERT INTO retention_range (lo, hi, dropped_at) VALUES (0, 9, 0)";
+            connection.execute(sql, []).unwrap();
+            Err(StoreError::retry("on purpose"))
+        })
+        .await;
+    assert_eq!(failed, Err(StoreError::retry("")));
+    let id = noetl_types::ExecutionId::new(5).unwrap();
+    assert!(!store.is_gone(id).await.unwrap());
+}
+
+/// Makes room for a number of pages more, or for as many as there may be.
+async fn allow_pages(store: &SqliteStore, more: Option<i64>) {
+    let work = move |connection: &Connection| {
+        let pages: i64 = connection
+            .pragma_query_value(None, "page_count", |row| row.get(0))
+            .unwrap();
+        let most = more.map_or(1_000_000, |more| pages + more);
+        connection
+            .execute_batch(&format!("PRAGMA max_page_count = {most}"))
+            .unwrap();
+        Ok(())
+    };
+    let allowed = store.writer.run(super::Durability::Forgettable, work);
+    allowed.await.unwrap();
+}
+
+/// Calls of two appends each, which wait for the writer together.
+async fn start_in_pairs(store: &Arc<SqliteStore>, runs: &mut [Run]) -> usize {
+    let mut calls = Vec::new();
+    for pair in runs.chunks(2) {
+        let store = Arc::clone(store);
+        let appends: Vec<_> = pair
+            .iter()
+            .map(|run| {
+                let mut append = run.start();
+                append.events[0].error = Some("x".repeat(20_000).into());
+                append
+            })
+            .collect();
+        calls.push(tokio::spawn(async move { store.append(appends).await }));
+    }
+    let mut failures = 0;
+    for (pair, call) in runs.chunks_mut(2).zip(calls) {
+        for (run, answer) in pair.iter_mut().zip(call.await.unwrap()) {
+            match answer {
+                Ok(appended) => run.head = appended.head,
+                Err(crate::AppendRefused::Store(StoreError::Retry { .. })) => failures += 1,
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+    }
+    failures
+}
+
+#[tokio::test]
+async fn a_full_disk_loses_nothing_that_was_answered() {
+    let place = Place::new();
+    let store = Arc::new(place.store());
+    let mut runs: Vec<_> = (1..=24).map(Run::new).collect();
+    assert_eq!(start_in_pairs(&store, &mut runs[..8]).await, 0);
+    allow_pages(&store, Some(20)).await;
+    let failures = start_in_pairs(&store, &mut runs[8..]).await;
+    assert!(failures > 0, "the disk was never full");
+    allow_pages(&store, None).await;
+    for run in &mut runs {
+        let execution = store.execution(run.id).await.unwrap();
+        assert_eq!(execution.is_some(), run.head != crate::Head::START);
+        let append = if execution.is_some() {
+            // The id of the first event is taken by the start.
+            run.event(noetl_types::EventType::StepEnter);
+            run.step()
+        } else {
+            run.start()
+        };
+        run.write(&*store, append).await.unwrap();
+    }
+}

@@ -1,0 +1,123 @@
+//! The trait that every backend implements.
+
+use std::fmt;
+
+use async_trait::async_trait;
+use noetl_types::limits::PageLimit;
+use noetl_types::{
+    CommandId, ExecutionId, FeedPosition, StoredEvent, TenantId, Text, Timestamp, Version,
+};
+
+use crate::error::StoreError;
+use crate::model::{
+    Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Command, DueTimer,
+    Execution, ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence,
+    LeaseRequest, LeasedCommand, Loaded, LogPage, MachineLease, MachineRefused, MachineRenewal,
+    MachineRequest, NewCatalogEntry, NewRuntime, Registered, Release, Runtime, RuntimeKind,
+    Snapshot, SnapshotKey,
+};
+
+/// Where a system keeps what it knows.
+///
+/// Times and tokens come in with the call: a store reads no clock and makes no random numbers. A
+/// call whose future is dropped may still take effect.
+#[async_trait]
+pub trait Store: Send + Sync + fmt::Debug {
+    /// Writes events, and all that follows from them, with one verdict for each append.
+    ///
+    /// Appends are independent: none fails because of another. Where two of one call name the same
+    /// execution, the later one meets what the earlier one left. When an append is answered, it is
+    /// durable.
+    async fn append(&self, appends: Vec<Append>) -> Vec<Result<Appended, AppendRefused>>;
+
+    /// An execution, its newest usable snapshot and the first page of the events behind that.
+    async fn load(
+        &self,
+        execution_id: ExecutionId,
+        snapshot: &SnapshotKey,
+        page: LogPage,
+    ) -> Result<Option<Loaded>, StoreError>;
+
+    /// The events behind a version, in order; fewer than a page only at the end of the log.
+    async fn events(
+        &self,
+        execution_id: ExecutionId,
+        after: Version,
+        page: LogPage,
+    ) -> Result<Vec<StoredEvent>, StoreError>;
+
+    /// Keeps a snapshot. One of the same kind and version that is there already stays.
+    async fn write_snapshot(&self, snapshot: Snapshot) -> Result<(), StoreError>;
+
+    /// All events of the store in an order that later commits only add to.
+    async fn feed(&self, after: FeedPosition, limit: FeedLimit) -> Result<FeedBatch, StoreError>;
+
+    /// An execution.
+    async fn execution(&self, execution_id: ExecutionId) -> Result<Option<Execution>, StoreError>;
+
+    /// A page of executions, newest first.
+    async fn executions(&self, filter: ExecutionFilter) -> Result<ExecutionPage, StoreError>;
+
+    /// Whether retention has dropped the range of ids that an execution lies in.
+    async fn is_gone(&self, execution_id: ExecutionId) -> Result<bool, StoreError>;
+
+    /// Grants leases: by priority, then oldest first, taking turns among executions.
+    ///
+    /// A grant is not durable by itself. A crash may forget it; then the command is there to be
+    /// leased again, and the fence refuses whoever still believes in the old grant.
+    async fn lease(&self, request: LeaseRequest) -> Result<Vec<LeasedCommand>, StoreError>;
+
+    /// Keeps leases, up to the deadline of each command; one answer for each fence.
+    async fn extend(
+        &self,
+        leases: Vec<Fence>,
+        until: Timestamp,
+    ) -> Result<Vec<Extension>, StoreError>;
+
+    /// Gives commands back that were not run; says of each whether the lease still was the caller's.
+    async fn release(&self, leases: Vec<Release>) -> Result<Vec<bool>, StoreError>;
+
+    /// Commands whose lease has run out, longest first. They stay leased until an append with
+    /// [`crate::Holder::ExpiredBy`] takes the lease away.
+    async fn expired(&self, now: Timestamp, limit: PageLimit) -> Result<Vec<Command>, StoreError>;
+
+    /// A command, unless it was purged.
+    async fn command(&self, command_id: CommandId) -> Result<Option<Command>, StoreError>;
+
+    /// Timers whose time has come, earliest first.
+    async fn due(&self, now: Timestamp, limit: PageLimit) -> Result<Vec<DueTimer>, StoreError>;
+
+    /// Registers a definition: the newest version if its content is the same, else the next one.
+    async fn register(&self, entry: NewCatalogEntry) -> Result<Registered, StoreError>;
+
+    /// A definition of a tenant.
+    async fn catalog_entry(
+        &self,
+        tenant_id: &TenantId,
+        key: CatalogKey,
+    ) -> Result<Option<CatalogEntry>, StoreError>;
+
+    /// The newest versions of definitions, in the order of their paths.
+    async fn catalog(&self, filter: CatalogFilter) -> Result<Vec<CatalogEntry>, StoreError>;
+
+    /// Registers a process, or refreshes what it said before.
+    async fn register_runtime(&self, runtime: NewRuntime) -> Result<Runtime, StoreError>;
+
+    /// Notes that a process is alive; `false` if it has to register again.
+    async fn heartbeat(
+        &self,
+        kind: RuntimeKind,
+        name: &Text,
+        now: Timestamp,
+    ) -> Result<bool, StoreError>;
+
+    /// The processes of a kind, by name.
+    async fn runtimes(&self, kind: RuntimeKind) -> Result<Vec<Runtime>, StoreError>;
+
+    /// Gives a machine id that no other process has: one that was never used, or else the one whose
+    /// lease ran out first.
+    async fn lease_machine(&self, request: MachineRequest) -> Result<MachineLease, MachineRefused>;
+
+    /// Keeps a machine id and moves its mark forward.
+    async fn renew_machine(&self, renewal: MachineRenewal) -> Result<MachineLease, MachineRefused>;
+}

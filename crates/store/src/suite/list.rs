@@ -1,0 +1,150 @@
+//! Lists of executions and of processes.
+
+use noetl_types::limits::PageLimit;
+use noetl_types::{ExecutionStatus, PlaybookPath, RuntimeId, TenantId, Text};
+
+use super::Bench;
+use super::fixture::{Run, all_executions, at, facts};
+use crate::{Append, ExecutionFilter, NewRuntime, RuntimeKind, Store};
+
+async fn numbers(store: &dyn Store, filter: ExecutionFilter) -> Vec<i64> {
+    let page = store.executions(filter).await.unwrap();
+    let number = |id: i64| (id - Run::new(0).id.get()) / 1_000_000;
+    page.executions
+        .iter()
+        .map(|execution| number(execution.execution_id.get()))
+        .collect()
+}
+
+async fn start(store: &dyn Store, number: i64, change: impl FnOnce(&mut Append)) -> Run {
+    let mut run = Run::new(number);
+    let mut append = run.start();
+    change(&mut append);
+    run.write(store, append).await.unwrap();
+    run
+}
+
+pub(crate) async fn pages_of_executions(bench: &Bench) {
+    let store = &*bench.store;
+    for number in 1..=7 {
+        start(store, number, |append| {
+            // Two at a time have the same start, so that a page may end between equals.
+            let minute = format!("12:0{}:00", number / 2);
+            append.start.as_mut().unwrap().started_at = at(&minute);
+        })
+        .await;
+    }
+    let mut filter = ExecutionFilter {
+        limit: PageLimit::new(3).unwrap(),
+        ..all_executions()
+    };
+    let mut pages = Vec::new();
+    loop {
+        let page = store.executions(filter.clone()).await.unwrap();
+        pages.push(numbers(store, filter.clone()).await);
+        let Some(next) = page.next else { break };
+        filter.after = Some(next);
+    }
+    assert_eq!(pages, [vec![7, 6, 5], vec![4, 3, 2], vec![1]]);
+}
+
+pub(crate) async fn filters(bench: &Bench) {
+    let store = &*bench.store;
+    let parent = start(store, 1, |_| {}).await;
+    start(store, 2, |append| {
+        append.start.as_mut().unwrap().parent_execution_id = Some(parent.id);
+    })
+    .await;
+    start(store, 3, |append| {
+        append.start.as_mut().unwrap().path = Some(PlaybookPath::new("etl/hourly").unwrap());
+    })
+    .await;
+    start(store, 4, |append| {
+        append.start.as_mut().unwrap().tenant_id = TenantId::new("acme").unwrap();
+    })
+    .await;
+    let mut ended = Run::started(store, 5).await;
+    let append = ended.end();
+    ended.write(store, append).await.unwrap();
+
+    assert_eq!(numbers(store, all_executions()).await, [5, 3, 2, 1]);
+    let of_status = |status| ExecutionFilter {
+        status: Some(status),
+        ..all_executions()
+    };
+    let completed = of_status(ExecutionStatus::Completed);
+    assert_eq!(numbers(store, completed).await, [5]);
+    let failed = of_status(ExecutionStatus::Failed);
+    assert_eq!(numbers(store, failed).await, [0_i64; 0]);
+    let of_path = ExecutionFilter {
+        path: facts().path,
+        status: Some(ExecutionStatus::Running),
+        ..all_executions()
+    };
+    assert_eq!(numbers(store, of_path).await, [2, 1]);
+    let of_parent = ExecutionFilter {
+        parent_execution_id: Some(parent.id),
+        ..all_executions()
+    };
+    assert_eq!(numbers(store, of_parent).await, [2]);
+    let of_tenant = ExecutionFilter {
+        tenant_id: TenantId::new("acme").unwrap(),
+        ..all_executions()
+    };
+    assert_eq!(numbers(store, of_tenant).await, [4]);
+}
+
+pub(crate) async fn runtimes_are_heard_of(bench: &Bench) {
+    let store = &*bench.store;
+    let runtime = |id: i64, name: &str, time: &str| NewRuntime {
+        runtime_id: RuntimeId::new(id).unwrap(),
+        kind: RuntimeKind::WorkerPool,
+        name: Text::from(name),
+        uri: Some(Text::from("http://worker")),
+        detail: Some(noetl_types::Json::object([("capacity", 4.into())])),
+        now: at(time),
+    };
+    let pool = RuntimeKind::WorkerPool;
+    let first = store
+        .register_runtime(runtime(1, "b", "12:00:00"))
+        .await
+        .unwrap();
+    store
+        .register_runtime(runtime(2, "a", "12:00:00"))
+        .await
+        .unwrap();
+    assert!(
+        store
+            .heartbeat(pool, &"a".into(), at("12:01:00"))
+            .await
+            .unwrap()
+    );
+    assert!(
+        !store
+            .heartbeat(pool, &"c".into(), at("12:01:00"))
+            .await
+            .unwrap()
+    );
+    assert!(
+        !store
+            .heartbeat(RuntimeKind::ServerApi, &"a".into(), at("12:01:00"))
+            .await
+            .unwrap()
+    );
+    // Who registers again keeps the id and the time of the first registration.
+    let again = store
+        .register_runtime(runtime(3, "b", "12:02:00"))
+        .await
+        .unwrap();
+    assert_eq!(again.runtime_id, first.runtime_id);
+    assert_eq!(again.created_at, first.created_at);
+    assert_eq!(again.heartbeat, at("12:02:00"));
+    let all = store.runtimes(pool).await.unwrap();
+    let seen: Vec<_> = all
+        .iter()
+        .map(|runtime| (runtime.name.as_str(), runtime.heartbeat))
+        .collect();
+    assert_eq!(seen, [("a", at("12:01:00")), ("b", at("12:02:00"))]);
+    assert_eq!(all[1], again);
+    assert_eq!(store.runtimes(RuntimeKind::Broker).await.unwrap(), []);
+}

@@ -1,0 +1,113 @@
+//! Machine ids.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use noetl_types::id::HighWater;
+use noetl_types::{MachineId, Text};
+use tokio::task::JoinSet;
+
+use super::Bench;
+use super::fixture::at;
+use crate::{MachineRefused, MachineRenewal, MachineRequest};
+
+fn request(owner: &str, now: &str, until: &str) -> MachineRequest {
+    MachineRequest {
+        owner: Text::from(owner),
+        wanted: None,
+        now: at(now),
+        lease_until: at(until),
+    }
+}
+
+pub(crate) async fn ids_are_unique_among_live_processes(bench: &Bench) {
+    let mut racers = JoinSet::new();
+    for racer in 0..16 {
+        let store = Arc::clone(&bench.store);
+        racers.spawn(async move {
+            let request = request(&format!("p{racer}"), "12:00:00", "12:01:00");
+            store.lease_machine(request).await.unwrap().machine_id
+        });
+    }
+    let ids: BTreeSet<MachineId> = racers.join_all().await.into_iter().collect();
+    assert_eq!(ids.len(), 16);
+}
+
+pub(crate) async fn a_lapsed_id_is_taken_over(bench: &Bench) {
+    let store = &*bench.store;
+    let wanted = |owner: &str, now: &str, until: &str| MachineRequest {
+        wanted: MachineId::new(7).ok(),
+        ..request(owner, now, until)
+    };
+    let first = store
+        .lease_machine(wanted("a", "12:00:00", "12:01:00"))
+        .await
+        .unwrap();
+    assert_eq!((first.epoch, first.high_water), (1, HighWater::NONE));
+    let renewal = |epoch, mark, until| MachineRenewal {
+        machine_id: first.machine_id,
+        epoch,
+        high_water: HighWater::new(mark),
+        lease_until: at(until),
+    };
+    store
+        .renew_machine(renewal(1, 500, "12:02:00"))
+        .await
+        .unwrap();
+    // A mark never sinks.
+    let kept = store
+        .renew_machine(renewal(1, 400, "12:02:00"))
+        .await
+        .unwrap();
+    assert_eq!(kept.high_water, HighWater::new(500));
+
+    let early = store
+        .lease_machine(wanted("b", "12:01:59", "12:05:00"))
+        .await;
+    assert!(
+        matches!(early, Err(MachineRefused::Taken { .. })),
+        "{early:?}"
+    );
+    let second = store
+        .lease_machine(wanted("b", "12:02:00", "12:05:00"))
+        .await
+        .unwrap();
+    assert_eq!(second.epoch, 2);
+    assert_eq!(second.high_water, HighWater::new(500));
+    let fenced = store.renew_machine(renewal(1, 900, "12:09:00")).await;
+    assert_eq!(fenced, Err(MachineRefused::Lost));
+    let kept = store
+        .renew_machine(renewal(2, 600, "12:06:00"))
+        .await
+        .unwrap();
+    assert_eq!(kept.high_water, HighWater::new(600));
+}
+
+pub(crate) async fn a_wanted_id(bench: &Bench) {
+    let store = &*bench.store;
+    let unknown = MachineRenewal {
+        machine_id: MachineId::MAX,
+        epoch: 1,
+        high_water: HighWater::NONE,
+        lease_until: at("12:01:00"),
+    };
+    assert_eq!(
+        store.renew_machine(unknown).await,
+        Err(MachineRefused::Lost)
+    );
+    let last = MachineRequest {
+        wanted: Some(MachineId::MAX),
+        ..request("a", "12:00:00", "12:01:00")
+    };
+    let lease = store.lease_machine(last.clone()).await.unwrap();
+    assert_eq!(lease.machine_id, MachineId::MAX);
+    let refused = store.lease_machine(last).await;
+    assert_eq!(
+        refused,
+        Err(MachineRefused::Taken {
+            machine_id: MachineId::MAX,
+            owner: Text::from("a"),
+            lease_until: at("12:01:00"),
+        })
+    );
+}

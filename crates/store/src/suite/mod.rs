@@ -1,0 +1,93 @@
+//! One suite for every backend.
+//!
+//! Each case is a function of a [`Bench`]; the macro at the end runs all of them on a backend. A
+//! case states what a store promises, never how a backend keeps it.
+
+pub(crate) mod append;
+pub(crate) mod catalog;
+mod differential;
+pub(crate) mod feed;
+pub(crate) mod fixture;
+pub(crate) mod lease;
+pub(crate) mod list;
+pub(crate) mod log;
+pub(crate) mod machine;
+pub(crate) mod race;
+pub(crate) mod values;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use noetl_types::Timestamp;
+
+use crate::Store;
+
+pub(crate) use differential::differ;
+
+type Ready = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A backend under test.
+pub(crate) struct Bench {
+    pub(crate) store: Arc<dyn Store>,
+    /// Marks everything that was started before a time as dropped.
+    pub(crate) drop_before: Box<dyn Fn(Timestamp) -> Ready + Send + Sync>,
+    /// What has to live as long as the store: a folder, a database.
+    pub(crate) keep: Box<dyn std::any::Any + Send + Sync>,
+}
+
+/// Runs every case of the suite on the bench that a function makes.
+macro_rules! store_suite {
+    ($bench:path) => {
+        $crate::suite::store_suite! { $bench:
+            append: a_run_is_written_and_read_back,
+            append: verdicts,
+            append: contradictions_are_refused,
+            append: one_of_sixteen_racers_wins,
+            append: racers_on_one_run_leave_a_contiguous_log,
+            append: items_of_a_call_are_independent,
+            append: later_items_of_a_call_see_earlier_ones,
+            append: ids_are_not_used_twice,
+            append: an_ended_run_takes_audit_events_only,
+            append: a_dropped_range_is_gone,
+            append: ingest_time_never_decreases,
+            lease: a_fence_lets_only_the_holder_through,
+            lease: order_of_leases,
+            lease: held_and_early_commands_wait,
+            lease: racing_workers_share_no_command,
+            lease: leases_are_kept_until_the_deadline,
+            lease: an_expired_lease_is_taken_away_once,
+            lease: a_released_command_does_not_count_the_attempt,
+            lease: a_command_may_be_born_claimed,
+            race: every_command_completes_exactly_once,
+            log: pages_of_a_log,
+            log: snapshot_and_tail,
+            log: timers_come_due,
+            list: pages_of_executions,
+            list: filters,
+            list: runtimes_are_heard_of,
+            catalog: versions_and_unchanged_content,
+            catalog: racing_registrations_number_without_gaps,
+            catalog: lists_of_definitions,
+            machine: ids_are_unique_among_live_processes,
+            machine: a_lapsed_id_is_taken_over,
+            machine: a_wanted_id,
+            feed: the_feed_has_everything_once_in_order,
+            feed: a_follower_misses_nothing_while_writers_race,
+            values: odd_numbers_keep_their_text,
+            values: every_field_of_an_event_survives,
+            values: nul_cannot_be_stored,
+        }
+    };
+    ($bench:path: $($module:ident: $case:ident,)+) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+            async fn $case() {
+                let bench = $bench().await;
+                $crate::suite::$module::$case(&bench).await;
+                drop(bench.keep);
+            }
+        )+
+    };
+}
+
+pub(crate) use store_suite;

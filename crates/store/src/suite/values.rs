@@ -1,0 +1,115 @@
+//! Values that databases like to change.
+
+use noetl_types::record::{CopiedFields, Elapsed, SchemaVersion, verify_chain};
+use noetl_types::{
+    CatalogId, CommandId, EventId, EventName, EventType, ExecutionId, Json, StatusName, Text,
+    Timestamp, Version, json,
+};
+
+use super::Bench;
+use super::fixture::Run;
+use crate::{Append, LogPage, Store};
+
+fn read(text: &str) -> Json {
+    json::parse(text.as_bytes()).unwrap()
+}
+
+async fn round_trip(store: &dyn Store, run: &mut Run, append: Append) {
+    let sent = append.events.clone();
+    run.write(store, append).await.unwrap();
+    let events = store
+        .events(run.id, Version::EMPTY, LogPage::MAX)
+        .await
+        .unwrap();
+    let read: Vec<_> = events[events.len() - sent.len()..]
+        .iter()
+        .map(|event| event.record.event.clone())
+        .collect();
+    assert_eq!(read, sent);
+    assert_eq!(verify_chain(&events), Ok(run.head.chain));
+}
+
+pub(crate) async fn odd_numbers_keep_their_text(bench: &Bench) {
+    let store = &*bench.store;
+    let mut run = Run::started(store, 1).await;
+    let text = concat!(
+        r#"{"a":18446744073709551615,"b":-9223372036854775808,"c":1e300,"d":9007199254740993,"#,
+        r#""e":"9007199254740993","f":5e-324,"g":0.1,"h":1e+21,"i":-0.5,"j":"\\u0000 is text","k":1.0,"é":"日本"}"#
+    );
+    let mut append = run.step();
+    append.events[0].context = Some(read(text));
+    append.events[0].result = Some(read("[1.5,[],{},\"\",false]"));
+    append.events[0].meta = Some(read("\"just a text\""));
+    append.events[0].duration = Some(Elapsed::from_ms(0.1 + 0.2).unwrap());
+    append.view.error = Some(Text::from("quote ' \" \\ \u{1F600}\u{7f}\u{1}"));
+    let error = append.view.error.clone();
+    round_trip(store, &mut run, append).await;
+    let execution = store.execution(run.id).await.unwrap().unwrap();
+    assert_eq!(execution.view.error, error);
+}
+
+pub(crate) async fn every_field_of_an_event_survives(bench: &Bench) {
+    let store = &*bench.store;
+    let mut run = Run::started(store, 1).await;
+    let text = |value: &str| Some(Text::from(value));
+    let mut event = run.event(EventType::CallDone);
+    event.event_type = EventName::read_copied(Some("Weird Name!")).unwrap();
+    event.status = StatusName::read("half done").unwrap();
+    event.event_time = Timestamp::MIN;
+    event.created_at = Timestamp::MAX;
+    event.node_id = text("node");
+    event.node_name = text("");
+    event.node_type = text("http");
+    event.catalog_id = CatalogId::new(i64::MAX).ok();
+    event.parent_event_id = EventId::new(12).ok();
+    event.parent_execution_id = ExecutionId::new(13).ok();
+    event.prev_event_id = EventId::new(14).ok();
+    event.command_id = CommandId::new(15).ok();
+    event.stage_id = text("stage");
+    event.frame_id = text("frame");
+    event.aggregate_type = text("order");
+    event.aggregate_id = text("order/5");
+    event.stream_id = text("orders");
+    event.stream_version = Some(i64::MIN);
+    event.schema_name = text("other.schema");
+    event.schema_version = SchemaVersion::new(i64::from(i32::MAX)).unwrap();
+    event.payload_ref = Some(read(r#"{"ref":"r"}"#));
+    event.error = text("error\nline two");
+    event.stack_trace = text("trace");
+    event.worker_id = text("worker");
+    event.producer = text("producer");
+    event.causation_id = text("cause");
+    event.correlation_id = text("correlation");
+    event.idempotency_key = text("idempotency");
+    event.copied = CopiedFields {
+        current_index: Some(-3),
+        current_item: text("item"),
+        context_key: text("key"),
+        context_value: text("value"),
+        distributed_state: text("state"),
+        trace_component: Some(read(r#"{"span":"s"}"#)),
+        extra: Some(read(r#"{"region":"eu"}"#)),
+    }
+    .into_option();
+    let checksum = event.envelope_checksum();
+    let mut append = run.append(vec![event]);
+    append.keep_checksums = true;
+    round_trip(store, &mut run, append).await;
+    let events = store.events(run.id, Version::EMPTY, LogPage::MAX).await;
+    let events = events.unwrap();
+    assert_eq!(events[0].record.envelope_checksum, None);
+    assert_eq!(events[1].record.envelope_checksum, Some(checksum));
+}
+
+/// No type that an append is made of can hold NUL, so no backend ever meets one.
+pub(crate) async fn nul_cannot_be_stored(bench: &Bench) {
+    let store = &*bench.store;
+    assert!(Text::new("a\0b").is_err());
+    assert!(Json::text("a\0b").is_err());
+    assert!(json::parse(br#"{"a":"\u0000"}"#).is_err());
+    assert!(json::parse(br#"{"\u0000":1}"#).is_err());
+    let mut run = Run::started(store, 1).await;
+    let mut append = run.step();
+    append.events[0].error = Some(Text::lossy("a\0b"));
+    round_trip(store, &mut run, append).await;
+}

@@ -1,0 +1,43 @@
+//! A database for one test.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::cluster::{Cluster, PostgresMissing};
+
+/// An empty database of its own, dropped with the value.
+#[derive(Debug)]
+pub struct Database {
+    cluster: Cluster,
+    name: String,
+}
+
+impl Database {
+    /// Makes a database in the shared cluster.
+    pub fn new() -> Result<Self, PostgresMissing> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let cluster = Cluster::shared()?;
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("t{}_{count}", std::process::id());
+        cluster.psql("postgres", &format!("CREATE DATABASE {name}"))?;
+        Ok(Self { cluster, name })
+    }
+
+    /// What a client connects with, as `key=value` pairs.
+    pub fn config(&self) -> String {
+        let folder = self.cluster.socket_folder().display();
+        format!("host={folder} user=postgres dbname={}", self.name)
+    }
+
+    /// Runs a statement in the database.
+    pub fn run(&self, statement: &str) -> std::io::Result<()> {
+        self.cluster.psql(&self.name, statement)
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        // The cluster goes away with the test run; a database that stays until then is no harm.
+        let drop = format!("DROP DATABASE {} WITH (FORCE)", self.name);
+        let _ = self.cluster.psql("postgres", &drop);
+    }
+}
