@@ -16,7 +16,7 @@ use super::*;
 use crate::carried::{Carried, Labels};
 use crate::payload::Reference;
 
-fn json() -> impl Strategy<Value = Json> {
+fn json() -> BoxedStrategy<Json> {
     let leaf = prop_oneof![
         Just(Json::Null),
         any::<bool>().prop_map(Json::from),
@@ -31,6 +31,7 @@ fn json() -> impl Strategy<Value = Json> {
             map_of(inner).prop_map(Json::from),
         ]
     })
+    .boxed()
 }
 
 fn map_of(value: impl Strategy<Value = Json>) -> impl Strategy<Value = JsonMap> {
@@ -39,29 +40,31 @@ fn map_of(value: impl Strategy<Value = Json>) -> impl Strategy<Value = JsonMap> 
 }
 
 /// A value that is not null: an absent field and a null one are the same.
-fn some_json() -> impl Strategy<Value = Json> {
-    json().prop_filter("null is absent", |value| !value.is_null())
+fn some_json() -> BoxedStrategy<Json> {
+    json()
+        .prop_filter("null is absent", |value| !value.is_null())
+        .boxed()
 }
 
-fn text() -> impl Strategy<Value = Text> {
-    "[a-zA-Zé '\"]{0,12}".prop_map(Text::from)
+fn text() -> BoxedStrategy<Text> {
+    "[a-zA-Zé '\"]{0,12}".prop_map(Text::from).boxed()
 }
 
 /// Often one of few, so that events of a sequence are about the same step.
-fn step() -> impl Strategy<Value = StepName> {
+fn step() -> BoxedStrategy<StepName> {
     let name = prop_oneof![3 => "[a-c]", 1 => "[a-z_][a-z0-9_-]{0,6}"];
-    name.prop_map(|name| StepName::new(name).unwrap())
+    name.prop_map(|name| StepName::new(name).unwrap()).boxed()
 }
 
 /// Often one of few, so that events of a sequence are about the same command.
-fn event_id() -> impl Strategy<Value = EventId> {
+fn event_id() -> BoxedStrategy<EventId> {
     let id = prop_oneof![3 => 1..6_i64, 1 => 1..i64::MAX];
-    id.prop_map(|id| EventId::new(id).unwrap())
+    id.prop_map(|id| EventId::new(id).unwrap()).boxed()
 }
 
 /// A run, an index, a count.
-fn count() -> impl Strategy<Value = u32> {
-    prop_oneof![3 => 0..3_u32, 1 => any::<u32>()]
+fn count() -> BoxedStrategy<u32> {
+    prop_oneof![3 => 0..3_u32, 1 => any::<u32>()].boxed()
 }
 
 fn time() -> impl Strategy<Value = Timestamp> {
@@ -72,25 +75,28 @@ fn worker() -> impl Strategy<Value = WorkerId> {
     "[a-z0-9-]{1,8}".prop_map(|name| WorkerId::new(name).unwrap())
 }
 
-fn reference() -> impl Strategy<Value = Reference> {
-    ("[a-z/:]{1,12}", any::<u32>()).prop_map(|(uri, bytes)| {
-        let map = Json::object([("ref", Json::from(uri)), ("bytes", Json::from(bytes))]);
-        Reference::new(map).unwrap()
-    })
+fn reference() -> BoxedStrategy<Reference> {
+    ("[a-z/:]{1,12}", any::<u32>())
+        .prop_map(|(uri, bytes)| {
+            let map = Json::object([("ref", Json::from(uri)), ("bytes", Json::from(bytes))]);
+            Reference::new(map).unwrap()
+        })
+        .boxed()
 }
 
-fn data() -> impl Strategy<Value = Data> {
+fn data() -> BoxedStrategy<Data> {
     prop_oneof![
         json().prop_map(Data::Inline),
         reference().prop_map(Data::External)
     ]
+    .boxed()
 }
 
 fn digest() -> impl Strategy<Value = Digest> {
     any::<[u8; 32]>().prop_map(Digest::from_bytes)
 }
 
-fn error() -> impl Strategy<Value = TaskError> {
+fn error() -> BoxedStrategy<TaskError> {
     let kind = prop::sample::select(TaskErrorKind::ALL);
     let first = (
         kind,
@@ -105,28 +111,32 @@ fn error() -> impl Strategy<Value = TaskError> {
         option::of(any::<u32>()),
         option::of(0..u64::from(u32::MAX)),
     );
-    (first, second).prop_map(|(first, second)| {
-        let (kind, retryable, code, status, message) = first;
-        let (details, task, attempt, index) = second;
-        TaskError {
-            kind,
-            retryable,
-            code,
-            status,
-            message,
-            details,
-            task,
-            attempt,
-            index,
-        }
-    })
+    (first, second)
+        .prop_map(|(first, second)| {
+            let (kind, retryable, code, status, message) = first;
+            let (details, task, attempt, index) = second;
+            TaskError {
+                kind,
+                retryable,
+                code,
+                status,
+                message,
+                details,
+                task,
+                attempt,
+                index,
+            }
+        })
+        .boxed()
 }
 
-fn loop_ref() -> impl Strategy<Value = LoopRef> {
-    (event_id(), count()).prop_map(|(loop_id, size)| LoopRef { loop_id, size })
+fn loop_ref() -> BoxedStrategy<LoopRef> {
+    (event_id(), count())
+        .prop_map(|(loop_id, size)| LoopRef { loop_id, size })
+        .boxed()
 }
 
-fn at() -> impl Strategy<Value = CommandAt> {
+fn at() -> BoxedStrategy<CommandAt> {
     (
         event_id(),
         step(),
@@ -141,6 +151,7 @@ fn at() -> impl Strategy<Value = CommandAt> {
             index,
             looping,
         })
+        .boxed()
 }
 
 fn carried() -> impl Strategy<Value = Carried> {
@@ -203,7 +214,7 @@ fn issued() -> impl Strategy<Value = CommandIssued> {
     })
 }
 
-fn outcome() -> impl Strategy<Value = CallOutcome> {
+fn outcome() -> BoxedStrategy<CallOutcome> {
     let task = (text(), any::<bool>(), count(), option::of(count())).prop_map(
         |(label, is_ok, attempts, duration)| TaskReport {
             label,
@@ -228,6 +239,7 @@ fn outcome() -> impl Strategy<Value = CallOutcome> {
             attempt,
             tasks,
         })
+        .boxed()
 }
 
 fn claimed() -> impl Strategy<Value = CommandClaimed> {
