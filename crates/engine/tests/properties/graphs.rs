@@ -11,7 +11,7 @@ use noetl_types::{ExecutionStatus, StepName};
 use crate::generate::{draw, graph, naming_tool};
 
 /// Graphs of the usual run of the tests.
-const GRAPHS: u64 = 1_500;
+const GRAPHS: u64 = 7_000;
 
 /// Runs a graph to its end, reports coming in any order.
 fn run(seed: u64, acyclic: bool) -> Sim {
