@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use noetl_playbook::template::{Binding, Data as TemplateData, External, StepData};
+use noetl_playbook::template::{Binding, Data as TemplateData, External, Need, StepData};
 use noetl_types::{Json, JsonMap};
 
 use crate::loops::with_data;
@@ -137,69 +137,68 @@ impl Carried {
         match name {
             "ctx" | "steps" => Some(Binding::Members(name.into())),
             _ if self.everything => self.by_precedence(name, payloads),
-            _ => Some(self.at(name, self.values.get(name)?, payloads)),
+            _ => self.named(name, payloads),
         }
     }
 
     /// A member of `ctx` or `steps`.
     pub fn member(&self, root: &str, key: &str, payloads: &dyn Payloads) -> Option<Binding> {
+        let value = self.values.get(root).and_then(|members| members.get(key));
         match root {
-            "ctx" if self.everything => match self.values.get("ctx")?.get(key) {
+            "ctx" if self.everything => match value {
                 Some(value) => Some(Binding::Value(value.clone())),
-                None => self.by_precedence(key, payloads),
+                None => self.data_or_input(key, payloads),
             },
-            "ctx" => {
-                let value = self.values.get("ctx")?.get(key)?;
-                Some(self.at(&format!("ctx.{key}"), value, payloads))
-            }
-            "steps" => {
-                let facts = self.values.get("steps")?.get(key)?.as_map()?;
-                let mut facts: BTreeMap<Arc<str>, Binding> = facts
-                    .iter()
-                    .map(|(fact, value)| {
-                        let path = format!("steps.{key}.{fact}");
-                        (fact.clone(), self.at(&path, value, payloads))
-                    })
-                    .collect();
-                let is_completed = || {
-                    let status = self.values.get("steps")?.get(key)?.get("status")?;
-                    (status.as_str()? == "COMPLETED").then_some(())
-                };
-                if self.everything
-                    && is_completed().is_some()
-                    && let Some(data) = self.values.get(key)
-                {
-                    facts.insert("data".into(), self.at(key, data, payloads));
-                }
-                Some(Binding::Map(Arc::new(facts)))
-            }
+            "ctx" => Some(self.at(&format!("ctx.{key}"), value?, payloads)),
+            "steps" => Some(self.facts(key, value?.as_map()?, payloads)),
             _ => None,
         }
     }
 
     /// All of `ctx` or `steps`.
     pub fn whole(&self, root: &str, payloads: &dyn Payloads) -> Option<Binding> {
-        let names: BTreeSet<&Arc<str>> = match root {
-            "ctx" if self.everything => {
-                let known = self.values.get("steps").and_then(Json::as_map);
-                let data = known.into_iter().flat_map(|steps| steps.keys());
-                let data = data.filter(|name| self.is_step(name));
-                let inputs = self.values.get("workload").and_then(Json::as_map);
-                let variables = self.values.get("ctx").and_then(Json::as_map);
-                let keys = [inputs, variables]
-                    .into_iter()
-                    .flatten()
-                    .flat_map(|map| map.keys());
-                data.chain(keys).collect()
-            }
-            "ctx" | "steps" => self.values.get(root)?.as_map()?.keys().collect(),
-            _ => return None,
+        let members = |root: &str| {
+            self.values
+                .get(root)
+                .and_then(Json::as_map)
+                .into_iter()
+                .flatten()
         };
-        let members = names.into_iter().filter_map(|name| {
-            let member = self.member(root, name, payloads)?;
-            Some((Arc::clone(name), member))
+        if root == "ctx" && self.everything {
+            let steps = members("steps").map(|(name, _)| name);
+            let data = steps.filter(|name| self.is_step(name));
+            let data =
+                data.filter_map(|name| Some((Arc::clone(name), self.named(name, payloads)?)));
+            let layers = [
+                self.values.get("ctx").cloned().map(Binding::Value),
+                Some(Binding::map(data)),
+                self.named("workload", payloads),
+            ];
+            return Some(Binding::layers(layers.into_iter().flatten()));
+        }
+        let all = members(root).filter_map(|(key, _)| {
+            let member = self.member(root, key, payloads)?;
+            Some((Arc::clone(key), member))
         });
-        Some(Binding::map(members))
+        Some(Binding::map(all))
+    }
+
+    /// What `steps` tells of a step.
+    fn facts(&self, step: &str, facts: &JsonMap, payloads: &dyn Payloads) -> Binding {
+        let is_completed = facts.get("status").and_then(Json::as_str) == Some("COMPLETED");
+        let told = facts.iter().map(|(fact, value)| {
+            let path = format!("steps.{step}.{fact}");
+            (Arc::clone(fact), plain(self.data(&path, value, payloads)))
+        });
+        let mut told: BTreeMap<Arc<str>, Binding> = told.collect();
+        // The data of a step that went well is carried once, under its name.
+        if self.everything
+            && is_completed
+            && let Some(data) = self.data_at(step, payloads)
+        {
+            told.insert("data".into(), plain(data));
+        }
+        Binding::Map(Arc::new(told))
     }
 
     /// Whether a name is that of a step with data, where everything is carried.
@@ -209,35 +208,76 @@ impl Carried {
     }
 
     fn by_precedence(&self, name: &str, payloads: &dyn Payloads) -> Option<Binding> {
-        let within = |root: &str| self.values.get(root).and_then(|map| map.get(name)).cloned();
-        if let Some(variable) = self.variables.get(name).cloned().or_else(|| within("ctx")) {
-            return Some(Binding::Value(variable));
+        let variable = self
+            .variables
+            .get(name)
+            .or_else(|| self.values.get("ctx")?.get(name));
+        match variable {
+            Some(value) => Some(Binding::Value(value.clone())),
+            None => self
+                .data_or_input(name, payloads)
+                .or_else(|| self.named(name, payloads)),
         }
+    }
+
+    fn data_or_input(&self, name: &str, payloads: &dyn Payloads) -> Option<Binding> {
         if self.is_step(name) {
-            return Some(self.at(name, self.values.get(name)?, payloads));
+            return self.named(name, payloads);
         }
-        if let Some(input) = within("workload") {
-            return Some(Binding::Value(input));
+        let workload = self.values.get("workload")?;
+        if !self.references.contains("workload") {
+            return workload.get(name).cloned().map(Binding::Value);
         }
+        let uri = uri_of(workload);
+        match payloads.get(uri) {
+            Some(workload) => workload.get(name).cloned().map(Binding::Value),
+            None => Some(Binding::Needs(Need::Payload {
+                reference: uri.into(),
+            })),
+        }
+    }
+
+    fn named(&self, name: &str, payloads: &dyn Payloads) -> Option<Binding> {
         Some(self.at(name, self.values.get(name)?, payloads))
     }
 
     /// The value at a path as what it is.
     fn at(&self, path: &str, value: &Json, payloads: &dyn Payloads) -> Binding {
+        let data = self.data(path, value, payloads);
+        match self.steps.get(path) {
+            Some(labels) => Binding::Step(Arc::new(step_data(data, labels))),
+            None => plain(data),
+        }
+    }
+
+    fn data_at(&self, name: &str, payloads: &dyn Payloads) -> Option<TemplateData> {
+        Some(self.data(name, self.values.get(name)?, payloads))
+    }
+
+    fn data(&self, path: &str, value: &Json, payloads: &dyn Payloads) -> TemplateData {
         let labels = self.steps.get(path);
-        let data = if self.references.contains(path) {
-            let uri = value.get("ref").and_then(Json::as_str).unwrap_or_default();
-            external(value.clone(), payloads.get(uri), labels)
+        if self.references.contains(path) {
+            external(value.clone(), payloads.get(uri_of(value)), labels)
         } else if labels == Some(&Labels::Loop) {
             TemplateData::Inline(with_data(value.clone()))
         } else {
             TemplateData::Inline(value.clone())
-        };
-        match (labels, data) {
-            (Some(labels), data) => Binding::Step(Arc::new(step_data(data, labels))),
-            (None, TemplateData::Inline(value)) => Binding::Value(value),
-            (None, TemplateData::External(external)) => Binding::External(external),
         }
+    }
+}
+
+fn uri_of(reference: &Json) -> &str {
+    reference
+        .get("ref")
+        .and_then(Json::as_str)
+        .unwrap_or_default()
+}
+
+/// Data without rules of its own.
+pub(crate) fn plain(data: TemplateData) -> Binding {
+    match data {
+        TemplateData::Inline(value) => Binding::Value(value),
+        TemplateData::External(external) => Binding::External(external),
     }
 }
 

@@ -62,3 +62,18 @@ pub use state::{
     StepStatus, Timer, Waiting, Work,
 };
 pub use step_set::StepSet;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server hands plans and states from thread to thread.
+    #[test]
+    fn what_a_server_keeps_can_be_shared() {
+        fn shared<T: Send + Sync>() {}
+        shared::<Plan>();
+        shared::<State>();
+        shared::<Decision>();
+        shared::<Input>();
+    }
+}

@@ -1,7 +1,7 @@
 //! Bounds on values that enter the log, measured without writing them out.
 
-use noetl_types::Json;
 use noetl_types::limits::MAX_JSON_DEPTH;
+use noetl_types::{Json, TaskError, Text};
 
 /// Levels of lists and maps in any one value of a run. An event and a snapshot wrap the value in a
 /// few levels of their own, and must still be readable.
@@ -59,8 +59,41 @@ pub(crate) fn is_shallow(value: &Json, levels: usize) -> bool {
     }
 }
 
+/// Bytes of the message of an error.
+const MAX_MESSAGE_BYTES: usize = 8 << 10;
+/// Bytes of what else an error tells.
+const MAX_DETAILS_BYTES: usize = 16 << 10;
+
+/// The error as the log holds it: it is told by several events, and told as the cause of others, so
+/// it stays small and flat whatever a tool put into it.
+pub(crate) fn bounded_error(error: TaskError) -> TaskError {
+    let bounded = |part: Json| {
+        let fits = fits(&part, MAX_DETAILS_BYTES) && is_shallow(&part, MAX_VALUE_DEPTH / 2);
+        if fits {
+            part
+        } else {
+            Json::from("left out: too large")
+        }
+    };
+    TaskError {
+        message: bounded_message(error.message),
+        details: error.details.map(bounded),
+        code: error.code.map(bounded),
+        ..error
+    }
+}
+
+fn bounded_message(message: Text) -> Text {
+    if message.len() <= MAX_MESSAGE_BYTES {
+        return message;
+    }
+    let cut = message.floor_char_boundary(MAX_MESSAGE_BYTES);
+    Text::from(format!("{}…", &message[..cut]))
+}
+
 #[cfg(test)]
 mod tests {
+    use noetl_types::TaskErrorKind;
     use noetl_types::json::{parse, to_canonical};
 
     use super::*;
@@ -83,6 +116,22 @@ mod tests {
             assert!(fits(&value, size + 8), "{text}");
             assert!(size < 8 || !fits(&value, size - 4), "{text}");
         }
+    }
+
+    #[test]
+    fn errors_stay_small_and_flat() {
+        let deep = (0..40).fold(Json::Null, |inner, _| Json::list([inner]));
+        let error = TaskError {
+            details: Some(deep),
+            code: Some(Json::from(7)),
+            ..TaskError::new(TaskErrorKind::Transform, "é".repeat(6000))
+        };
+        let bounded = bounded_error(error);
+        assert_eq!(bounded.message.len(), MAX_MESSAGE_BYTES + '…'.len_utf8());
+        assert_eq!(bounded.details, Some(Json::from("left out: too large")));
+        assert_eq!(bounded.code, Some(Json::from(7)));
+        let small = TaskError::new(TaskErrorKind::Transform, "no");
+        assert_eq!(bounded_error(small.clone()), small);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Events of commands and calls.
 
-use noetl_types::{CommandId, Millis};
+use noetl_types::CommandId;
 
 use super::{Misfit, Now};
 use crate::ctx::Writes;
@@ -176,13 +176,12 @@ fn called(
     output: Output,
     error: Option<noetl_types::TaskError>,
 ) -> CommandPhase {
-    let durations = outcome.tasks.iter().filter_map(|task| task.duration);
     CommandPhase::Called(Box::new(CallResult {
         outcome: Outcome {
             output,
             error,
             attempt: outcome.attempt,
-            duration: durations.reduce(Millis::saturating_add),
+            duration: outcome.duration(),
         },
         set: outcome.set.clone(),
     }))

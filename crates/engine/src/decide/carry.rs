@@ -106,7 +106,9 @@ impl Collector<'_> {
             ReadBase::Name(name) if self.scope.variable(name).is_some() => return None,
             ReadBase::Ctx(name) if self.draft.state.ctx().get(name).is_some() => return None,
             ReadBase::Name(name) => match self.scope.output_of(name) {
-                None if &**name == "result" => self.scope.led_here()?,
+                None if &**name == "result" && self.scope.input(name).is_none() => {
+                    self.scope.led_here()?
+                }
                 found => found?,
             },
             ReadBase::Ctx(name) => self.scope.output_of(name)?,

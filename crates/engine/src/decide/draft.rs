@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 
 use noetl_playbook::graph::StepIndex;
 use noetl_types::{
-    CommandId, EventId, ExecutionId, IdGenerator, Json, JsonMap, ResultId, StepName, TaskError,
-    TaskErrorKind, Timestamp,
+    EventId, ExecutionId, IdGenerator, Json, ResultId, StepName, TaskError, TaskErrorKind,
+    Timestamp,
 };
 
 use super::scope::{Focus, RunScope, Vault};
 use super::{Decision, Moment, Refused, Verdict};
 use crate::apply::{ApplyError, Misfit};
-use crate::ctx::Writes;
 use crate::event::{Event, EventKind};
 use crate::payload::{Data, NewPayload, Payloads, Reference};
 use crate::plan::{Plan, StepPlan};
@@ -253,22 +252,6 @@ impl<'d> Draft<'d> {
         let reference = payload.reference.clone();
         self.payloads.push(payload);
         Ok(reference)
-    }
-
-    /// The variables of the run that the tasks of a command wrote, as its last call tells.
-    pub(super) fn last_set(&self, command: CommandId) -> JsonMap {
-        let call = self
-            .events
-            .iter()
-            .rev()
-            .find_map(|event| match &event.kind {
-                EventKind::CallDone(done) if done.at.command == command => Some(&done.outcome.set),
-                EventKind::CallError(failed) if failed.at.command == command => {
-                    Some(&failed.outcome.set)
-                }
-                _ => None,
-            });
-        call.map_or_else(JsonMap::new, |set| Writes::of_report(set).ctx)
     }
 }
 

@@ -97,9 +97,10 @@ impl Entry {
         match self.looping(draft) {
             Err(Trouble::Refused(refused)) => Err(refused),
             Err(Trouble::Failed(error)) => {
-                let catch = match error.kind {
-                    TaskErrorKind::Template => Catch::Never,
-                    _ => Catch::ByArcs,
+                let catch = if error.kind == TaskErrorKind::Template {
+                    Catch::Never
+                } else {
+                    Catch::ByArcs
                 };
                 self.fail(draft, *error, catch)
             }

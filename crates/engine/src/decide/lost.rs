@@ -8,6 +8,7 @@ use super::report::{failed, follow_up};
 use super::{LeaseExpired, Refused, TaskResult, Verdict};
 use crate::event::{CommandClaimed, CommandExpired, EventKind, ExpiryReason};
 use crate::payload::Data;
+use crate::state::Closing;
 
 /// The first pause before a command is handed out again; it doubles with every attempt.
 const BACKOFF: Millis = Millis::from_ms(500);
@@ -43,8 +44,9 @@ pub(super) fn expire(draft: &mut Draft<'_>, expired: LeaseExpired) -> Result<Ver
     })))?;
     if is_last {
         let error = error(expired.reason, expired.attempt);
-        failed(draft, &at, error, TaskResult::from(Data::default()))?;
-        follow_up(draft, &at, step)?;
+        let ctx = failed(draft, &at, error, TaskResult::from(Data::default()))?;
+        let index = at.index;
+        follow_up(draft, Closing { step, index, ctx })?;
     }
     Ok(Verdict::Accepted)
 }

@@ -1,6 +1,5 @@
 //! Reports: what a worker tells of a command, and what follows from it.
 
-use noetl_playbook::graph::StepIndex;
 use noetl_types::{CommandId, ErrorCode, JsonMap, TaskError};
 
 use super::draft::{Draft, too_deep};
@@ -9,12 +8,14 @@ use super::fence::{self, Passage};
 use super::writes::{self, Written};
 use super::{Refused, Report, ReportOutcome, RetriedCall, TaskResult, Verdict};
 use super::{failure, finish, joins, loops};
+use crate::ctx::Writes;
 use crate::event::{
     CallDone, CallError, CallOutcome, CommandAt, CommandClaimed, CommandClosed, CtxSource,
     EventKind, Retried,
 };
 use crate::payload::Data;
 use crate::state::{Closing, LeadEvent, Work};
+use crate::value::bounded_error;
 
 /// Takes a report.
 pub(super) fn report(draft: &mut Draft<'_>, report: Report) -> Result<Verdict, Refused> {
@@ -44,32 +45,27 @@ pub(super) fn report(draft: &mut Draft<'_>, report: Report) -> Result<Verdict, R
     for retry in report.retries {
         retried(draft, &at, retry)?;
     }
-    match report.outcome {
+    let ctx = match report.outcome {
         ReportOutcome::Running { progress } => {
             if let Some(progress) = progress {
                 draft.emit(EventKind::CommandHeartbeat { at, progress })?;
             }
             return Ok(Verdict::Accepted);
         }
-        ReportOutcome::Completed(result) => {
-            let broken = data_error(&result);
-            match broken {
-                None => done(draft, &at, result)?,
-                Some(error) => failed(draft, &at, error, TaskResult::from(Data::default()))?,
-            }
-        }
+        ReportOutcome::Completed(result) => match data_error(&result) {
+            None => done(draft, &at, result)?,
+            Some(error) => failed(draft, &at, error, TaskResult::from(Data::default()))?,
+        },
         ReportOutcome::Failed { error, mut result } => {
             if data_error(&result).is_some() {
-                result = TaskResult {
-                    data: Data::default(),
-                    set: JsonMap::new(),
-                    ..result
-                };
+                result.data = Data::default();
+                result.set = JsonMap::new();
             }
-            failed(draft, &at, error, result)?;
+            failed(draft, &at, bounded_error(error), result)?
         }
-    }
-    follow_up(draft, &at, step)?;
+    };
+    let index = at.index;
+    follow_up(draft, Closing { step, index, ctx })?;
     Ok(Verdict::Accepted)
 }
 
@@ -119,7 +115,7 @@ fn retried(draft: &mut Draft<'_>, at: &CommandAt, retry: RetriedCall) -> Result<
     let kind = EventKind::CallError(Box::new(CallError {
         at: at.clone(),
         call_index: calls(draft, at.command),
-        error: retry.error,
+        error: bounded_error(retry.error),
         outcome: CallOutcome {
             attempt: retry.attempt,
             ..CallOutcome::default()
@@ -132,7 +128,9 @@ fn retried(draft: &mut Draft<'_>, at: &CommandAt, retry: RetriedCall) -> Result<
     Ok(())
 }
 
-fn done(draft: &mut Draft<'_>, at: &CommandAt, result: TaskResult) -> Result<(), Refused> {
+/// Records that a command went well, and gives what its tasks wrote into variables of the run.
+fn done(draft: &mut Draft<'_>, at: &CommandAt, result: TaskResult) -> Result<JsonMap, Refused> {
+    let ctx = Writes::of_report(&result.set).ctx;
     let labels = result.labels.clone();
     let kind = EventKind::CallDone(Box::new(CallDone {
         at: at.clone(),
@@ -142,16 +140,17 @@ fn done(draft: &mut Draft<'_>, at: &CommandAt, result: TaskResult) -> Result<(),
     }));
     draft.emit(kind)?;
     draft.emit(EventKind::CommandCompleted(at.clone()))?;
-    Ok(())
+    Ok(ctx)
 }
 
-/// Records the final failure of a command.
+/// Records the final failure of a command, and gives what its tasks wrote into variables of the run.
 pub(super) fn failed(
     draft: &mut Draft<'_>,
     at: &CommandAt,
     error: TaskError,
     result: TaskResult,
-) -> Result<(), Refused> {
+) -> Result<JsonMap, Refused> {
+    let ctx = Writes::of_report(&result.set).ctx;
     let kind = EventKind::CallError(Box::new(CallError {
         at: at.clone(),
         call_index: calls(draft, at.command),
@@ -164,7 +163,7 @@ pub(super) fn failed(
         at: at.clone(),
         why: error,
     })))?;
-    Ok(())
+    Ok(ctx)
 }
 
 /// What the tasks left behind, big data moved out.
@@ -208,20 +207,10 @@ fn data_error(result: &TaskResult) -> Option<TaskError> {
 }
 
 /// Draws the consequences of a command that was closed, unless the run is paused.
-pub(super) fn follow_up(
-    draft: &mut Draft<'_>,
-    at: &CommandAt,
-    step: StepIndex,
-) -> Result<(), Refused> {
+pub(super) fn follow_up(draft: &mut Draft<'_>, closing: Closing) -> Result<(), Refused> {
     if draft.state.is_paused() {
         return Ok(());
     }
-    let ctx = draft.last_set(at.command);
-    let closing = Closing {
-        step,
-        index: at.index,
-        ctx,
-    };
     consequences(draft, closing)?;
     finish::finish(draft)
 }

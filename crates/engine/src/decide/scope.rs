@@ -14,7 +14,7 @@ use noetl_playbook::template::{
 };
 use noetl_types::{Json, JsonMap, TaskError, Timestamp};
 
-use crate::carried::{Labels, data_by_label, external, step_data};
+use crate::carried::{Labels, data_by_label, external, plain, step_data};
 use crate::job::job;
 use crate::payload::{Data, NewPayload, Payloads, Reference};
 use crate::plan::Plan;
@@ -180,7 +180,7 @@ impl<'s> RunScope<'s> {
     }
 
     /// A key of the input.
-    fn input(&self, name: &str) -> Option<Binding> {
+    pub(super) fn input(&self, name: &str) -> Option<Binding> {
         match &self.state.started()?.workload {
             Data::Inline(workload) => workload.get(name).cloned().map(Binding::Value),
             Data::External(reference) => match self.vault.get(reference) {
@@ -509,13 +509,5 @@ impl RunScope<'_> {
         let labels = self.labels(self.step, output);
         let data = self.vault.view(&output.data, Some(&labels));
         data_by_label(&data, &labels).map(plain)
-    }
-}
-
-/// Data without rules of its own.
-fn plain(data: TemplateData) -> Binding {
-    match data {
-        TemplateData::Inline(value) => Binding::Value(value),
-        TemplateData::External(external) => Binding::External(external),
     }
 }

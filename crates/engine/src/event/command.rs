@@ -119,6 +119,14 @@ pub struct CallOutcome {
     pub tasks: Vec<TaskReport>,
 }
 
+impl CallOutcome {
+    /// How long the tasks took together, as far as they tell.
+    pub fn duration(&self) -> Option<Millis> {
+        let durations = self.tasks.iter().filter_map(|task| task.duration);
+        durations.reduce(Millis::saturating_add)
+    }
+}
+
 /// The task is tried again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retried {

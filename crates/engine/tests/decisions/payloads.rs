@@ -162,7 +162,8 @@ workflow:
     when: "{{ workload.big[3] == 'number 3' and small == 1 }}"
     tool: { kind: noop, result: "{{ workload.small }} {{ small }} {{ big[39999] }}" }
     next: [b]
-  - { step: b, tool: { kind: noop, result: "{{ (workload | length) }}" } }
+  - { step: b, tool: { kind: noop, result: "{{ (workload | length) }}" }, next: [c] }
+  - { step: c, tool: { kind: noop, result: "{{ steps[which].status }} {{ small }} {{ ctx.small }} {{ big[1] }} {{ ctx | length }}", input: { which: a } } }
 "#,
     )
     .with_payload(Json::object([("big", big)]))
@@ -170,6 +171,7 @@ workflow:
     assert_eq!(sim.status(), ExecutionStatus::Completed, "{}", sim.table());
     assert_eq!(inline(&sim, "a"), &Json::from("1 1 number 39999"));
     assert_eq!(inline(&sim, "b"), &Json::from(2));
+    assert_eq!(inline(&sim, "c"), &Json::from("COMPLETED 1 1 number 1 4"));
 }
 
 /// What a command carries may itself be too big for an event.

@@ -1,7 +1,7 @@
 //! Records of commands and calls.
 
 use noetl_playbook::model::ToolKind;
-use noetl_types::record::NewEvent;
+use noetl_types::record::{Elapsed, NewEvent};
 use noetl_types::{CommandId, Digest, ErrorCode, Json, Millis, TaskError, Text, WorkerId};
 
 use super::fields::{DecodeError, Fields, Key, Map, Part, Parts};
@@ -176,7 +176,11 @@ pub(super) fn write_call_done(record: NewEvent, done: &CallDone) -> NewEvent {
         .put(Key::CallIndex, done.call_index)
         .maybe(Key::Results, done.labels.clone());
     parts.meta = parts.meta.put(Key::Final, true);
-    parts.write(of_command(record, &done.at))
+    let record = NewEvent {
+        duration: done.outcome.duration().map(Elapsed::from),
+        ..of_command(record, &done.at)
+    };
+    parts.write(record)
 }
 
 pub(super) fn read_call_done(fields: &Fields<'_>) -> Result<EventKind, DecodeError> {
@@ -200,6 +204,7 @@ pub(super) fn write_call_error(record: NewEvent, failed: &CallError) -> NewEvent
     );
     let record = NewEvent {
         error: Some(failed.error.message.clone()),
+        duration: failed.outcome.duration().map(Elapsed::from),
         ..of_command(record, &failed.at)
     };
     parts.write(record)

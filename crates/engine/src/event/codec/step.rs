@@ -82,14 +82,18 @@ pub(super) fn write_exited(record: NewEvent, exited: &StepExited) -> NewEvent {
 }
 
 pub(super) fn read_exited(fields: &Fields<'_>) -> Result<EventKind, DecodeError> {
-    let end = match fields.status().known() {
-        Some(EventStatus::Completed) => StepEnd::Completed,
-        Some(EventStatus::Cancelled) => StepEnd::Cancelled,
-        Some(EventStatus::Failed) => StepEnd::Failed {
+    let status = fields.status().known();
+    let end = if status == Some(EventStatus::Completed) {
+        StepEnd::Completed
+    } else if status == Some(EventStatus::Cancelled) {
+        StepEnd::Cancelled
+    } else if status == Some(EventStatus::Failed) {
+        StepEnd::Failed {
             error: fields.result.error(Key::Error)?,
             caught: fields.result.need(Key::Caught, "a bool", Json::as_bool)?,
-        },
-        _ => return Err(fields.wrong("status", "`COMPLETED`, `FAILED` or `CANCELLED`")),
+        }
+    } else {
+        return Err(fields.wrong("status", "`COMPLETED`, `FAILED` or `CANCELLED`"));
     };
     Ok(EventKind::StepExited(Box::new(StepExited {
         step: fields.step()?,
