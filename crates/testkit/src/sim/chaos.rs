@@ -85,14 +85,18 @@ impl Chaos {
         self.drive_watched(sim, &mut |_| {});
     }
 
-    /// The same, with a look at the run after every turn.
+    /// The same, with a look at the run after every decision.
     pub fn drive_watched(&mut self, sim: &mut Sim, watch: &mut dyn FnMut(&Sim)) {
+        let mut seen = 0;
         for _ in 0..MAX_TURNS {
             if sim.state().is_ended() {
                 self.deliver_the_rest(sim);
                 return;
             }
-            watch(sim);
+            if sim.log().len() > seen {
+                seen = sim.log().len();
+                watch(sim);
+            }
             self.turn(sim);
         }
         panic!("the run hangs\n{}", sim.table());
