@@ -13,13 +13,40 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("noetl-engine", &["noetl-types", "noetl-playbook"]),
     ("noetl-oracle", &["noetl-types", "noetl-playbook"]),
     ("noetl-store", &["noetl-types"]),
+    ("noetl-bus", &["noetl-types"]),
+    ("noetl-api", &["noetl-types"]),
+    ("noetl-tools", &["noetl-types", "noetl-playbook"]),
+    (
+        "noetl-worker",
+        &["noetl-types", "noetl-playbook", "noetl-api", "noetl-tools"],
+    ),
+    (
+        "noetl-server",
+        &[
+            "noetl-types",
+            "noetl-playbook",
+            "noetl-engine",
+            "noetl-store",
+            "noetl-bus",
+            "noetl-api",
+        ],
+    ),
     (
         "noetl-testkit",
         &["noetl-types", "noetl-playbook", "noetl-engine"],
     ),
     (
         "noetl-cli",
-        &["noetl-types", "noetl-playbook", "noetl-engine"],
+        &[
+            "noetl-types",
+            "noetl-playbook",
+            "noetl-engine",
+            "noetl-store",
+            "noetl-api",
+            "noetl-tools",
+            "noetl-worker",
+            "noetl-server",
+        ],
     ),
 ];
 

@@ -1,0 +1,1 @@
+//! The control plane: drives executions and answers HTTP.

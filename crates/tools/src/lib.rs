@@ -1,0 +1,1 @@
+//! What a worker can run, one file for each kind.

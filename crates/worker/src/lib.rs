@@ -1,0 +1,1 @@
+//! The worker: leases commands, runs them, and reports.
