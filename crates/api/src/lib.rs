@@ -1,1 +1,25 @@
-//! The wire of NoETL: paths, bodies, errors, and the client that speaks them.
+//! The wire of NoETL.
+//!
+//! Owns what a request and an answer look like, the paths they go by, the body of an error, and the
+//! client that speaks them. Classic bodies ignore fields that they do not know, those that are new
+//! here refuse them. Ids travel as texts, since a browser rounds numbers.
+//!
+//! Must not: decide anything. A type here says what may be written, not what follows from it.
+
+pub mod catalog;
+pub mod client;
+pub mod command;
+pub mod error;
+pub mod execute;
+pub mod execution;
+pub mod paths;
+pub mod problem;
+pub mod runtime;
+pub mod token;
+pub mod worker_api;
+
+pub use client::Client;
+pub use error::ApiError;
+pub use problem::Problem;
+pub use token::LeaseToken;
+pub use worker_api::WorkerApi;

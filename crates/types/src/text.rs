@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::json::{CanonicalWriter, Json, WriteCanonical};
 
 /// A shared text without NUL; a clone costs a reference count.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Text(Arc<str>);
 
 /// The text holds NUL.

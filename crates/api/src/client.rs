@@ -1,0 +1,5 @@
+//! The client over HTTP.
+
+/// A client of one server.
+#[derive(Debug, Clone)]
+pub struct Client {}

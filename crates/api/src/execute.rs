@@ -1,0 +1,82 @@
+//! Starting a run.
+
+use noetl_types::{CatalogId, ExecutionId, ExecutionStatus, Json, PlaybookPath, PoolName, Text};
+use serde::{Deserialize, Serialize};
+
+/// A wish to run a definition. A classic body: what it does not know it passes over.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct ExecuteRequest {
+    /// The definition, by path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PlaybookPath>,
+    /// The definition, by id; wins over the path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catalog_id: Option<CatalogId>,
+    /// Its version; the newest where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<Version>,
+    /// What is laid over the defaults of the playbook.
+    #[serde(default, alias = "workload", skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Json>,
+    /// The run that starts this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_execution_id: Option<ExecutionId>,
+    /// The pool of workers for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution_pool: Option<PoolName>,
+    /// The trace that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Json>,
+    /// What people tag it with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub labels: Option<Json>,
+    /// Its rank in the queue, -100 to 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i16>,
+    /// How long the answer may wait for the end of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait_ms: Option<u64>,
+}
+
+/// A version of a definition.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Version {
+    /// The one of this number.
+    Number(u32),
+    /// `latest`, or a number as text.
+    Word(Text),
+}
+
+/// A run began.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ExecuteAnswer {
+    /// The run.
+    pub execution_id: ExecutionId,
+    /// `started`.
+    pub status: Text,
+    /// How many commands its first decision issued.
+    pub commands_generated: u32,
+    /// The path of the definition.
+    pub path: PlaybookPath,
+    /// The version of the definition.
+    pub version: u32,
+    /// The definition.
+    pub catalog_id: CatalogId,
+    /// What came of it, where the caller waited and it ended in time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outcome: Option<Outcome>,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// How.
+    pub status: ExecutionStatus,
+    /// What came out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Json>,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Text>,
+}

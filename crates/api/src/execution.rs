@@ -1,0 +1,206 @@
+//! Runs as lists and pages show them.
+
+use noetl_types::{
+    CatalogId, EventId, EventName, ExecutionId, ExecutionStatus, Json, PlaybookPath, Seq, Text,
+    Timestamp,
+};
+use serde::{Deserialize, Serialize};
+
+/// A line of the list of runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ExecutionLine {
+    /// The run.
+    pub execution_id: ExecutionId,
+    /// Its definition.
+    pub catalog_id: Option<CatalogId>,
+    /// The path of its definition.
+    pub path: Option<PlaybookPath>,
+    /// The version of its definition.
+    pub version: Option<u32>,
+    /// Where it stands.
+    pub status: ExecutionStatus,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// When it ended.
+    pub completed_at: Option<Timestamp>,
+    /// When it began, as classic clients read it.
+    pub start_time: Timestamp,
+    /// When it ended, as classic clients read it.
+    pub end_time: Option<Timestamp>,
+    /// How long it took, or has taken so far.
+    pub duration_seconds: f64,
+    /// The same for people.
+    pub duration_human: Text,
+    /// From 0 to 100.
+    pub progress: u8,
+    /// The run that started it.
+    pub parent_execution_id: Option<ExecutionId>,
+    /// How many events its log has.
+    pub event_count: i64,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Text>,
+}
+
+/// A run with a page of its log.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ExecutionDetail {
+    /// The line of the list.
+    #[serde(flatten)]
+    pub line: ExecutionLine,
+    /// What it began with.
+    pub workload: Json,
+    /// What came out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Json>,
+    /// Its events.
+    pub events: Vec<EventView>,
+    /// Which of them these are.
+    pub pagination: Pagination,
+}
+
+/// Which part of a log a page shows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pagination {
+    /// The page, from 1.
+    pub page: u32,
+    /// Events on a page.
+    pub page_size: u32,
+    /// Events in all.
+    pub total_events: i64,
+    /// Pages in all.
+    pub total_pages: i64,
+    /// Whether a page follows.
+    pub has_next: bool,
+    /// Whether a page comes before.
+    pub has_prev: bool,
+}
+
+/// An event as readers see it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EventView {
+    /// Its id.
+    pub event_id: EventId,
+    /// Its place in the run.
+    pub seq: Seq,
+    /// The run.
+    pub execution_id: ExecutionId,
+    /// What happened.
+    pub event_type: EventName,
+    /// The node, as an id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_id: Option<Text>,
+    /// The node.
+    pub node_name: Option<Text>,
+    /// The status that the event brings.
+    pub status: Text,
+    /// When it happened.
+    pub created_at: Timestamp,
+    /// The same, as classic clients read it.
+    pub timestamp: Timestamp,
+    /// How long it took, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration: Option<f64>,
+    /// What it was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<Json>,
+    /// What came out.
+    pub result: Option<Json>,
+    /// What went wrong.
+    pub error: Option<Text>,
+    /// The definition.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub catalog_id: Option<CatalogId>,
+    /// The event that led to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_event_id: Option<EventId>,
+    /// The worker that it came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_id: Option<Text>,
+    /// What else is known of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Json>,
+}
+
+/// A page of a log.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct EventPage {
+    /// The events.
+    pub events: Vec<EventView>,
+    /// Where the next page begins; absent at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<Text>,
+}
+
+/// Where a run stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StatusView {
+    /// The run.
+    pub execution_id: ExecutionId,
+    /// Where it stands.
+    pub status: ExecutionStatus,
+    /// The step that was last entered or left.
+    pub current_step: Option<Text>,
+    /// How far it is.
+    pub progress: Progress,
+    /// Whether somebody ended it.
+    pub is_cancelled: bool,
+    /// Whether it ended.
+    pub completed: bool,
+    /// Whether it failed.
+    pub failed: bool,
+    /// The steps that went well.
+    pub completed_steps: Vec<Text>,
+    /// Always false: the end of a run is an event, never a guess.
+    pub completion_inferred: bool,
+    /// Its variables.
+    pub variables: Json,
+    /// When it began.
+    pub start_time: Timestamp,
+    /// When it ended.
+    pub end_time: Option<Timestamp>,
+    /// How long it took, or has taken so far.
+    pub duration_seconds: f64,
+    /// The same for people.
+    pub duration_human: Text,
+    /// What came out, once it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Json>,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Text>,
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Progress {
+    /// Steps of its playbook.
+    pub total_steps: u32,
+    /// Those that went well.
+    pub completed_steps: u32,
+    /// Those that run.
+    pub running_steps: u32,
+    /// Those that failed.
+    pub failed_steps: u32,
+}
+
+/// A wish to end a run. A classic body.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct CancelRequest {
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Text>,
+}
+
+/// A run was ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CancelAnswer {
+    /// The run.
+    pub execution_id: ExecutionId,
+    /// `cancelled`.
+    pub status: Text,
+    /// The runs that were ended.
+    pub cancelled_executions: Vec<ExecutionId>,
+    /// The same in words.
+    pub message: Text,
+}

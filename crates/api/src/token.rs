@@ -1,0 +1,81 @@
+//! What proves that a command is leased to whoever shows it.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// A secret of sixteen bytes; thirty-two hexadecimal digits on the wire.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct LeaseToken([u8; Self::LEN]);
+
+impl LeaseToken {
+    /// Number of bytes.
+    pub const LEN: usize = 16;
+
+    /// A token of these bytes.
+    pub const fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
+        Self(bytes)
+    }
+
+    /// The bytes.
+    pub const fn as_bytes(&self) -> &[u8; Self::LEN] {
+        &self.0
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let is_hex =
+            text.len() == 2 * Self::LEN && text.bytes().all(|digit| digit.is_ascii_hexdigit());
+        let number = is_hex.then(|| u128::from_str_radix(text, 16).ok())??;
+        Some(Self(number.to_be_bytes()))
+    }
+}
+
+/// A token is a secret, so it shows nothing of itself.
+impl fmt::Debug for LeaseToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LeaseToken(..)")
+    }
+}
+
+impl Serialize for LeaseToken {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:032x}", u128::from_be_bytes(self.0)))
+    }
+}
+
+impl<'de> Deserialize<'de> for LeaseToken {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text)
+            .ok_or_else(|| serde::de::Error::custom("a lease token has 32 hexadecimal digits"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_reads_back_and_shows_nothing() {
+        let token = LeaseToken::from_bytes([7; 16]);
+        let text = serde_json::to_string(&token).unwrap();
+        assert_eq!(text.len(), 34);
+        assert_eq!(serde_json::from_str::<LeaseToken>(&text).unwrap(), token);
+        assert_eq!(format!("{token:?}"), "LeaseToken(..)");
+    }
+
+    #[test]
+    fn what_is_not_a_token_is_refused() {
+        for wrong in [
+            "\"\"",
+            "\"07\"",
+            "7",
+            "\"+7070707070707070707070707070707\"",
+        ] {
+            assert!(
+                serde_json::from_str::<LeaseToken>(wrong).is_err(),
+                "{wrong}"
+            );
+        }
+    }
+}
