@@ -8,9 +8,10 @@
 //!
 //! ```
 //! # use std::sync::Arc;
-//! # use noetl_engine::{decide, Decision, Input, Moment, NoPayloads, Plan, Start, State};
+//! # use noetl_engine::{decide, Decision, Input, Moment, Plan, Start, State};
 //! # use noetl_types::{CatalogId, ExecutionId, IdGenerator, MachineId, PlaybookPath, Timestamp};
 //! # use noetl_types::id::HighWater;
+//! # use noetl_playbook::carried::NoPayloads;
 //! # use noetl_playbook::{CheckOptions, Document, check};
 //! # let text = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: one}\nworkflow:\n  - {step: start, tool: {kind: noop}}\n";
 //! # let Some(Document::Playbook(playbook)) = check(text, &CheckOptions::default()).document else { return Ok(()) };
@@ -32,8 +33,7 @@
 //! ```
 
 mod apply;
-pub mod carried;
-pub mod ctx;
+mod ctx;
 mod decide;
 pub mod event;
 pub mod invariant;
@@ -43,18 +43,16 @@ mod payload;
 mod plan;
 mod state;
 mod step_set;
-mod value;
 
 pub use apply::{ApplyError, Misfit};
-pub use carried::Carried;
 pub use decide::{
     Claim, Decision, IgnoredResult, Input, LeaseExpired, Moment, Refused, Report, ReportOutcome,
-    RetriedCall, Start, TaskResult, Verdict, decide,
+    Start, TaskResult, Verdict, decide,
 };
 pub use event::{DecodeError, Event, EventKind, ExecutionHeader, decode, encode};
 pub use job::job;
 pub use loops::Items;
-pub use payload::{Data, INLINE_MAX, NewPayload, NoPayloads, NotAReference, Payloads, Reference};
+pub use payload::{Data, INLINE_MAX, NewPayload, NotAReference, Reference};
 pub use plan::{ArcPlan, Construct, LoopPlan, MAX_IN_FLIGHT, Plan, PlanError, StepPlan};
 pub use state::{
     Act, Arrival, CallResult, Command, CommandPhase, CommandStage, FOLD_VERSION, Latest, LeadEvent,

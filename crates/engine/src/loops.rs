@@ -68,31 +68,6 @@ impl Items {
     }
 }
 
-/// The data of a loop as templates see it: `data` is another name for its results. The log does not
-/// write them twice.
-pub(crate) fn with_data(value: Json) -> Json {
-    let Json::Map(mut map) = value else {
-        return value;
-    };
-    if let Some(results) = map.get("results").cloned() {
-        Arc::make_mut(&mut map)
-            .entry("data".into())
-            .or_insert(results);
-    }
-    Json::Map(map)
-}
-
-/// The data of a loop as the log and commands hold it.
-pub(crate) fn without_data(value: Json) -> Json {
-    let Json::Map(mut map) = value else {
-        return value;
-    };
-    if map.contains_key("data") && map.contains_key("results") {
-        Arc::make_mut(&mut map).remove("data");
-    }
-    Json::Map(map)
-}
-
 /// The data of a loop: what came out of its iterations, in order.
 pub(crate) fn loop_data(results: Vec<Json>, stats: Json, errors: Option<Json>) -> Json {
     let mut data = JsonMap::from([
@@ -141,14 +116,5 @@ mod tests {
         })
         .collect();
         insta::assert_snapshot!(rows.join("\n"));
-    }
-
-    #[test]
-    fn results_are_also_called_data() {
-        let data = with_data(loop_data(vec![Json::from(1)], Json::Null, None));
-        assert_eq!(data.get("data"), data.get("results"));
-        assert_eq!(with_data(without_data(data.clone())), data);
-        assert_eq!(without_data(data).get("data"), None);
-        assert_eq!(with_data(Json::from(1)), Json::from(1));
     }
 }

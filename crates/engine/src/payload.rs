@@ -4,14 +4,13 @@
 //! stores and fetches nothing: a decision hands new payloads to its caller, and a payload that a
 //! template needs comes in with the next call.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use noetl_types::json::to_canonical;
 use noetl_types::{ByteSize, ExecutionId, Json, JsonMap, ResultId, StepName, sha256};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::value::size_within;
+use noetl_playbook::bounds::size_within;
 
 /// Bytes of data that stay in the log unless a playbook says otherwise.
 pub const INLINE_MAX: ByteSize = ByteSize::from_kib(64);
@@ -83,28 +82,6 @@ impl Serialize for Reference {
 impl<'de> Deserialize<'de> for Reference {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Self::new(Json::deserialize(deserializer)?).map_err(serde::de::Error::custom)
-    }
-}
-
-/// Payloads that were fetched, by the address in their reference.
-pub trait Payloads {
-    /// A payload, if it is at hand.
-    fn get(&self, uri: &str) -> Option<Json>;
-}
-
-/// No payload at all.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NoPayloads;
-
-impl Payloads for NoPayloads {
-    fn get(&self, _: &str) -> Option<Json> {
-        None
-    }
-}
-
-impl Payloads for BTreeMap<Arc<str>, Json> {
-    fn get(&self, uri: &str) -> Option<Json> {
-        BTreeMap::get(self, uri).cloned()
     }
 }
 

@@ -1,14 +1,20 @@
 //! The playbook language: from YAML to a typed model, with errors that teach.
 //!
-//! Owns the syntax of the language, its diagnostics, its templates and its JSON Schema. Does no I/O
-//! and knows no clock: a text comes in, a document and its diagnostics come out.
+//! Owns the syntax of the language, its diagnostics, its templates, its JSON Schema, and what the
+//! tasks of a step mean on a worker. Does no I/O and knows no clock: a text comes in, a document and
+//! its diagnostics come out.
 
+pub mod bounds;
+pub mod carried;
 pub mod diag;
 pub mod graph;
 pub mod model;
+pub mod paths;
 pub mod policy;
+pub mod shift;
 pub mod source;
 pub mod template;
+pub mod timeout;
 pub mod timing;
 pub mod words;
 

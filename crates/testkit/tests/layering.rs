@@ -48,6 +48,22 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "noetl-server",
         ],
     ),
+    (
+        "noetl-bench",
+        &[
+            "noetl-types",
+            "noetl-playbook",
+            "noetl-engine",
+            "noetl-store",
+            "noetl-bus",
+            "noetl-api",
+            "noetl-tools",
+            "noetl-worker",
+            "noetl-server",
+            "noetl-testkit",
+            "noetl-cli",
+        ],
+    ),
 ];
 
 /// Crates that a pure room must not reach by any path.

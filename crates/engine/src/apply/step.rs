@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use noetl_playbook::carried::with_data;
 use noetl_playbook::graph::StepIndex;
 use noetl_types::{Json, StepName, TaskError};
 
@@ -9,7 +10,6 @@ use super::{Misfit, Now};
 use crate::event::{
     CtxUpdated, LoopDone, LoopEntered, SkipReason, StepEnd, StepEntered, StepExited, StepSkipped,
 };
-use crate::loops::with_data;
 use crate::payload::Data;
 use crate::state::layered::Layered;
 use crate::state::{
@@ -200,7 +200,7 @@ impl State {
 
     pub(super) fn write_ctx(&mut self, now: &Now<'_>, updated: &CtxUpdated) -> Result<(), Misfit> {
         self.legal_step(now, &updated.step)?;
-        crate::ctx::write(&mut self.ctx, &updated.values);
+        noetl_playbook::paths::write(&mut self.ctx, &updated.values);
         Ok(())
     }
 }

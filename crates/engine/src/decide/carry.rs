@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
+use noetl_playbook::carried::{Carried, Labels, without_data};
 use noetl_playbook::graph::StepIndex;
+use noetl_playbook::paths;
 use noetl_playbook::template::{Need, RenderErrorKind};
 use noetl_types::{Json, JsonMap};
 
 use super::Refused;
 use super::draft::Draft;
 use super::scope::{Focus, RunScope};
-use crate::carried::{Carried, Labels};
-use crate::ctx;
-use crate::loops::without_data;
+
 use crate::payload::Data;
 use crate::plan::{CarriedRead, CarriedValues, ReadBase};
 use crate::state::{Left, Output};
@@ -80,7 +80,7 @@ impl Collector<'_> {
                 let value = rendered.value;
                 // Nothing at all is not carried, so that the worker finds nothing at all.
                 if !value.is_null() || read.is_defined.test(&self.scope).unwrap_or(false) {
-                    ctx::put_at(&mut self.carried.values, &read.path, value);
+                    paths::put_at(&mut self.carried.values, &read.path, value);
                 }
                 Ok(())
             }
@@ -135,7 +135,7 @@ impl Collector<'_> {
                 reference.as_json().clone()
             }
         };
-        ctx::put_at(&mut self.carried.values, path, value);
+        paths::put_at(&mut self.carried.values, path, value);
         self.carried.steps.insert(key, labels);
     }
 
@@ -158,14 +158,14 @@ impl Collector<'_> {
                 let value = self.draft.state.ctx().get(name).cloned();
                 let path = ["ctx".into(), Arc::clone(name)];
                 if let Some(value) = value {
-                    ctx::put_at(&mut self.carried.values, &path, value);
+                    paths::put_at(&mut self.carried.values, &path, value);
                 }
                 return;
             }
             ReadBase::Workload | ReadBase::StepsData(_) | ReadBase::StepsFact => return,
         };
         if let Some(value) = value.cloned() {
-            ctx::put_at(&mut self.carried.values, path, value);
+            paths::put_at(&mut self.carried.values, path, value);
         }
     }
 
@@ -217,7 +217,7 @@ impl Collector<'_> {
         }
         for (fact, value) in self.scope.plain_facts(name) {
             let path = ["steps".into(), Arc::clone(name), fact];
-            ctx::put_at(&mut self.carried.values, &path, value);
+            paths::put_at(&mut self.carried.values, &path, value);
         }
         let latest = state.latest.as_ref().filter(|_| state.run.is_none());
         if let Some(Left::Failed(output)) = latest.map(|latest| &latest.left) {

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use noetl_playbook::bounds::{MAX_VALUE_DEPTH, fits, is_shallow};
+use noetl_playbook::carried::Payloads;
 use noetl_playbook::graph::StepIndex;
 use noetl_types::{
     EventId, ExecutionId, IdGenerator, Json, ResultId, StepName, TaskError, TaskErrorKind,
@@ -12,10 +14,9 @@ use super::scope::{Focus, RunScope, Vault};
 use super::{Decision, Moment, Refused, Verdict};
 use crate::apply::{ApplyError, Misfit};
 use crate::event::{Event, EventKind};
-use crate::payload::{Data, NewPayload, Payloads, Reference};
+use crate::payload::{Data, NewPayload, Reference};
 use crate::plan::{Plan, StepPlan};
 use crate::state::{Life, Run, State};
-use crate::value::{MAX_VALUE_DEPTH, fits, is_shallow};
 
 /// A decision in the making.
 pub(super) struct Draft<'d> {

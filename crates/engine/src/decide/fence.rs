@@ -177,19 +177,22 @@ pub(super) fn ignore(
     report: &Report,
     code: ErrorCode,
 ) -> Result<Verdict, Refused> {
-    let content = to_canonical(&outcome_json(&report.outcome));
-    let bytes = content.len() as u64;
-    note(
-        draft,
-        IgnoredResult {
+    note(draft, IgnoredResult::of(report, code))
+}
+
+impl IgnoredResult {
+    /// A report that counts no more.
+    pub fn of(report: &Report, code: ErrorCode) -> Self {
+        let content = to_canonical(&outcome_json(&report.outcome));
+        Self {
             command: report.command,
             attempt: report.attempt,
             worker: report.worker.clone(),
             sha256: sha256(&content),
-            bytes,
+            bytes: content.len() as u64,
             code,
-        },
-    )
+        }
+    }
 }
 
 fn outcome_json(outcome: &ReportOutcome) -> Json {

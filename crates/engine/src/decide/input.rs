@@ -1,11 +1,12 @@
 //! What can happen to a run from outside.
 
+use noetl_playbook::shift::{self, RetriedCall, TaskReport};
 use noetl_types::{
-    CatalogId, CommandId, Digest, ErrorCode, ExecutionId, Json, JsonMap, Millis, PlaybookPath,
-    PoolName, TaskError, Text, Timestamp, WorkerId,
+    CatalogId, CommandId, Digest, ErrorCode, ExecutionId, Json, JsonMap, PlaybookPath, PoolName,
+    TaskError, Text, Timestamp, WorkerId,
 };
 
-use crate::event::{ExpiryReason, Steering, TaskReport, TimerId};
+use crate::event::{ExpiryReason, Steering, TimerId};
 use crate::payload::Data;
 
 /// What happens to a run from outside.
@@ -129,19 +130,6 @@ pub struct Report {
     pub outcome: ReportOutcome,
 }
 
-/// An attempt of a task that failed and is made again.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RetriedCall {
-    /// What it failed with.
-    pub error: TaskError,
-    /// Which attempt of the task it was, from 1.
-    pub attempt: u32,
-    /// After how long it is made again.
-    pub retry_in: Millis,
-    /// When it failed; the time of the report where absent.
-    pub at: Option<Timestamp>,
-}
-
 /// What came of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReportOutcome {
@@ -159,6 +147,23 @@ pub enum ReportOutcome {
         /// What it left behind.
         result: TaskResult,
     },
+}
+
+/// What came of a command whose work was done, its data as it is.
+impl From<shift::Finished> for ReportOutcome {
+    fn from(finished: shift::Finished) -> Self {
+        let result = TaskResult {
+            data: Data::Inline(finished.data),
+            labels: finished.labels,
+            set: finished.set,
+            attempt: finished.attempt,
+            tasks: finished.tasks,
+        };
+        match finished.error {
+            None => Self::Completed(result),
+            Some(error) => Self::Failed { error, result },
+        }
+    }
 }
 
 /// What the tasks of a command left behind.

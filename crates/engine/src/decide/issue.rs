@@ -1,5 +1,6 @@
 //! Issuing a command.
 
+use noetl_playbook::bounds::fits;
 use noetl_playbook::graph::StepIndex;
 use noetl_types::limits::{MAX_COMMAND_CONTEXT, MaxAttempts};
 use noetl_types::{EventId, Json};
@@ -8,7 +9,6 @@ use super::draft::Draft;
 use super::{Refused, carry, loops};
 use crate::event::{CommandIssued, EventKind, IssuedContext, LoopRef};
 use crate::state::Work;
-use crate::value::fits;
 
 /// Issues the command of a step, or of one of its iterations.
 pub(super) fn issue(

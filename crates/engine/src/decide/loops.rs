@@ -1,5 +1,6 @@
 //! Loops: issuing iterations, and what comes of them.
 
+use noetl_playbook::carried::with_data;
 use noetl_playbook::graph::StepIndex;
 use noetl_types::{EventId, Json, TaskError};
 
@@ -8,7 +9,7 @@ use super::exit::{self, Success};
 use super::routing::Route;
 use super::{Refused, failure, issue};
 use crate::event::{EventKind, IterationError, LoopDone, StepEnd, errors_json, stats_json};
-use crate::loops::{Items, loop_data, with_data};
+use crate::loops::{Items, loop_data};
 use crate::payload::Data;
 use crate::state::{LeadEvent, LoopState, Outcome, Work};
 

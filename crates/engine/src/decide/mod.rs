@@ -29,18 +29,18 @@ mod steer;
 mod timers;
 mod writes;
 
+use noetl_playbook::carried::Payloads;
 use noetl_types::{ErrorCode, IdGenerator, Timestamp};
 
 use crate::event::Event;
 use crate::invariant;
-use crate::payload::{NewPayload, Payloads};
+use crate::payload::NewPayload;
 use crate::plan::Plan;
 use crate::state::State;
 use draft::Draft;
 
 pub use input::{
-    Claim, IgnoredResult, Input, LeaseExpired, Report, ReportOutcome, RetriedCall, Start,
-    TaskResult,
+    Claim, IgnoredResult, Input, LeaseExpired, Report, ReportOutcome, Start, TaskResult,
 };
 pub use refused::Refused;
 

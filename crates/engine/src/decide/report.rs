@@ -1,12 +1,14 @@
 //! Reports: what a worker tells of a command, and what follows from it.
 
+use noetl_playbook::bounds::bounded_error;
+use noetl_playbook::shift::RetriedCall;
 use noetl_types::{CommandId, ErrorCode, JsonMap, TaskError};
 
 use super::draft::{Draft, too_deep};
 use super::exit::{self, Success};
 use super::fence::{self, Passage};
 use super::writes::{self, Written};
-use super::{Refused, Report, ReportOutcome, RetriedCall, TaskResult, Verdict};
+use super::{Refused, Report, ReportOutcome, TaskResult, Verdict};
 use super::{failure, finish, joins, loops};
 use crate::ctx::Writes;
 use crate::event::{
@@ -15,7 +17,6 @@ use crate::event::{
 };
 use crate::payload::Data;
 use crate::state::{Closing, LeadEvent, Work};
-use crate::value::bounded_error;
 
 /// Takes a report.
 pub(super) fn report(draft: &mut Draft<'_>, report: Report) -> Result<Verdict, Refused> {

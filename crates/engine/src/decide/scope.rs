@@ -7,6 +7,8 @@ use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
+use noetl_playbook::carried::Payloads;
+use noetl_playbook::carried::{Labels, data_by_label, external, plain, step_data};
 use noetl_playbook::graph::StepIndex;
 use noetl_playbook::model::ToolKind;
 use noetl_playbook::template::{
@@ -14,9 +16,8 @@ use noetl_playbook::template::{
 };
 use noetl_types::{Json, JsonMap, TaskError, Timestamp};
 
-use crate::carried::{Labels, data_by_label, external, plain, step_data};
 use crate::job::job;
-use crate::payload::{Data, NewPayload, Payloads, Reference};
+use crate::payload::{Data, NewPayload, Reference};
 use crate::plan::Plan;
 use crate::state::{Arrival, LeadEvent, Outcome, Output, State, StepStatus};
 
@@ -104,7 +105,7 @@ impl<'s> RunScope<'s> {
             step,
             focus,
             vault: Vault {
-                fetched: &crate::payload::NoPayloads,
+                fetched: &noetl_playbook::carried::NoPayloads,
                 fresh: &[],
             },
             now: Timestamp::UNIX_EPOCH,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use noetl_playbook::bounds::{MAX_VALUE_DEPTH, is_shallow};
 use noetl_playbook::model::Setting;
 use noetl_playbook::template::{MapScope, RenderError, StartScope};
 use noetl_types::limits::{MAX_COMMAND_CONTEXT, Priority};
@@ -12,7 +13,6 @@ use super::{Refused, Start, Verdict, finish, joins};
 use crate::event::{EventKind, Failed, Started};
 use crate::job::job;
 use crate::payload::Data;
-use crate::value::{MAX_VALUE_DEPTH, is_shallow};
 
 /// Begins the run.
 pub(super) fn start(draft: &mut Draft<'_>, start: Start) -> Result<Verdict, Refused> {

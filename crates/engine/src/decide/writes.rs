@@ -1,16 +1,17 @@
 //! `set`: rendering a group of writes and recording those to variables of the run.
 
+use noetl_playbook::bounds::{MAX_SET_BYTES, MAX_VALUE_DEPTH, is_shallow, size_within};
 use noetl_playbook::graph::StepIndex;
 use noetl_playbook::model::{Set, SetTarget};
+use noetl_playbook::paths::path_segments;
 use noetl_types::{Json, JsonMap, StepName, TaskError, TaskErrorKind};
 
 use super::Refused;
 use super::draft::{Draft, Trouble};
 use super::eval::{Field, Site};
 use super::scope::RunScope;
-use crate::ctx::{BareName, Writes, path_segments};
+use crate::ctx::{BareName, Writes};
 use crate::event::{CtxSource, CtxUpdated, EventKind};
-use crate::value::{MAX_SET_BYTES, MAX_VALUE_DEPTH, is_shallow, size_within};
 
 /// Renders all values of a `set` against the same state.
 pub(super) fn render<'s>(
@@ -97,7 +98,7 @@ impl From<JsonMap> for Written {
 pub(super) fn with_writes(variables: &Json, values: &JsonMap) -> Json {
     let mut written = variables.clone();
     if !values.is_empty() {
-        crate::ctx::write(&mut written, values);
+        noetl_playbook::paths::write(&mut written, values);
     }
     written
 }

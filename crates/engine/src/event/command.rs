@@ -1,12 +1,13 @@
 //! Events of commands and of the calls inside of them.
 
+use noetl_playbook::carried::Carried;
 use noetl_playbook::model::ToolKind;
+use noetl_playbook::shift::TaskReport;
 use noetl_types::{
-    CommandId, Digest, ErrorCode, EventId, Json, JsonMap, Millis, StepName, TaskError, Text,
-    Timestamp, WorkerId,
+    CommandId, Digest, ErrorCode, EventId, Json, JsonMap, Millis, StepName, TaskError, Timestamp,
+    WorkerId,
 };
 
-use crate::carried::Carried;
 use crate::payload::{Data, Reference};
 
 /// Which command an event is about, and where in the run it belongs.
@@ -132,47 +133,6 @@ impl CallOutcome {
 pub struct Retried {
     /// After how long.
     pub retry_in: Millis,
-}
-
-/// What became of one task of a command.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TaskReport {
-    /// Its label.
-    pub label: Text,
-    /// How it ended.
-    pub status: TaskStatus,
-    /// How often it ran.
-    pub attempts: u32,
-    /// How long it took.
-    pub duration: Option<Millis>,
-}
-
-/// How a task ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TaskStatus {
-    /// Well.
-    Ok,
-    /// Failed.
-    Error,
-}
-
-impl TaskStatus {
-    /// The word in the log.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Error => "error",
-        }
-    }
-
-    /// Reads the word.
-    pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "ok" => Some(Self::Ok),
-            "error" => Some(Self::Error),
-            _ => None,
-        }
-    }
 }
 
 /// A command ended before its time or with a failure.

@@ -15,8 +15,7 @@ pub use codec::{DecodeError, ExecutionHeader, decode, encode};
 pub(crate) use codec::{errors_json, stats_json};
 pub use command::{
     CallDone, CallError, CallOutcome, CommandAt, CommandClaimed, CommandClosed, CommandExpired,
-    CommandIssued, ExpiryReason, IssuedContext, LoopRef, ResultIgnored, Retried, TaskReport,
-    TaskStatus,
+    CommandIssued, ExpiryReason, IssuedContext, LoopRef, ResultIgnored, Retried,
 };
 pub use playbook::{Failed, Started, Steering, TimerId};
 pub use step::{

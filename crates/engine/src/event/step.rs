@@ -142,7 +142,7 @@ pub struct CtxUpdated {
     pub index: Option<u32>,
     /// What wrote them.
     pub source: CtxSource,
-    /// The values by the path of the variable, see [`crate::ctx`].
+    /// The values by the path of the variable, see [`noetl_playbook::paths`].
     pub values: JsonMap,
 }
 

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use noetl_playbook::carried::{Carried, Labels};
 use noetl_playbook::model::ToolKind;
+use noetl_playbook::shift::{TaskReport, TaskStatus};
 use noetl_types::record::EventRecord;
 use noetl_types::{
     CatalogId, CommandId, Digest, ErrorCode, EventId, EventName, EventType, ExecutionId, Json,
@@ -13,7 +15,6 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::*;
-use crate::carried::{Carried, Labels};
 use crate::payload::Reference;
 
 fn json() -> BoxedStrategy<Json> {

@@ -14,16 +14,17 @@ mod tests;
 
 use std::sync::Arc;
 
+use noetl_playbook::carried::Labels;
 use noetl_playbook::graph::{Graph, StepIndex};
 use noetl_playbook::model::{
-    FailureMode, LoopMode, LoopSource, Playbook, Setting, Step, Task, Tool, ToolKind,
+    FailureMode, LoopMode, LoopSource, Playbook, Setting, Step, Tool, ToolKind,
 };
 use noetl_playbook::template::TemplateLimits;
+use noetl_playbook::timeout;
 use noetl_types::limits::MaxStepRuns;
 use noetl_types::name::NameError;
 use noetl_types::{ByteSize, Millis, StepName, Text};
 
-use crate::carried::Labels;
 use crate::loops::Items;
 use crate::payload::INLINE_MAX;
 use crate::step_set::StepSet;
@@ -39,11 +40,6 @@ pub(crate) use reads::{CarriedRead, CarriedValues, Carry, ReadBase};
 pub const MAX_IN_FLIGHT: u32 = 10_000;
 /// Those of a parallel loop that does not say.
 const DEFAULT_IN_FLIGHT: u32 = 32;
-/// Time for an attempt of a task that does not say, nor its kind.
-const TASK_TIMEOUT: Millis = Millis::from_secs(3600);
-/// Time for an attempt of a command whose tasks may run again, or have no bound of their own.
-const LONGEST_ATTEMPT: Millis = Millis::from_hours(24);
-
 /// What decisions need to know of a playbook.
 #[derive(Debug)]
 pub struct Plan {
@@ -152,7 +148,7 @@ impl Plan {
     }
 
     /// The playbook.
-    pub fn playbook(&self) -> &Playbook {
+    pub fn playbook(&self) -> &Arc<Playbook> {
         &self.playbook
     }
 
@@ -230,7 +226,7 @@ impl StepPlan {
             looping: step.looping.as_ref().map(|_| LoopPlan::new(step)),
             timeout: step.spec.timeout,
             deadline: step.spec.policy.lifecycle.deadline,
-            attempt_deadline: attempt_deadline(playbook, step),
+            attempt_deadline: timeout::of_command(playbook, step),
             tool: first.map_or(ToolKind::Noop, |task| task.kind.value),
             labels: labels(step),
             inline_max: inline_max(playbook, step),
@@ -267,34 +263,6 @@ impl LoopPlan {
             items: items.and_then(|items| Items::of(items).ok()),
         }
     }
-}
-
-/// How long one attempt of a command may take: the sum of its tasks, unless a policy may run a task
-/// more than once.
-fn attempt_deadline(playbook: &Playbook, step: &Step) -> Millis {
-    let default = playbook
-        .executor
-        .spec
-        .policy
-        .defaults
-        .timeout
-        .unwrap_or(TASK_TIMEOUT);
-    let of_task = |task: &Task| -> Option<Millis> {
-        if task.spec.policy.is_some() {
-            return None;
-        }
-        match (task.spec.timeout, task.kind.value.spec().timeout_secs) {
-            (Some(own), _) => Some(own),
-            (None, Some(0)) => None,
-            (None, Some(of_kind)) => Some(Millis::from_secs(of_kind)),
-            (None, None) => Some(default),
-        }
-    };
-    let tasks = step.tool.tasks().iter();
-    let sum = tasks
-        .map(of_task)
-        .try_fold(Millis::ZERO, |sum, task| Some(sum.saturating_add(task?)));
-    sum.unwrap_or(LONGEST_ATTEMPT)
 }
 
 fn labels(step: &Step) -> Labels {

@@ -319,11 +319,11 @@ impl Run {
     /// Adds what the tasks of a command wrote for the run itself.
     pub(crate) fn write(&mut self, step: &JsonMap, iter: &JsonMap) {
         if !step.is_empty() {
-            crate::ctx::write(&mut self.variables, step);
+            noetl_playbook::paths::write(&mut self.variables, step);
         }
         let is_single = matches!(self.work, Work::Single { .. });
         if is_single && !iter.is_empty() {
-            crate::ctx::write(&mut self.iter, iter);
+            noetl_playbook::paths::write(&mut self.iter, iter);
         }
     }
 }

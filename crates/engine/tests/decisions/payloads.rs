@@ -206,7 +206,8 @@ workflow:
 /// A template that needs a payload stops the decision, and nothing has changed.
 #[test]
 fn a_decision_asks_for_what_it_needs() {
-    use noetl_engine::{Input, Moment, NoPayloads, decide};
+    use noetl_engine::{Input, Moment, decide};
+    use noetl_playbook::carried::NoPayloads;
     use noetl_types::{IdGenerator, MachineId, id::HighWater};
 
     let mut sim = loading(

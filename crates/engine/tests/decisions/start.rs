@@ -1,8 +1,9 @@
 //! The beginning of a run.
 
 use noetl_engine::{
-    Decision, Event, EventKind, Input, Moment, NoPayloads, Plan, Refused, Start, State, decide,
+    Decision, Event, EventKind, Input, Moment, Plan, Refused, Start, State, decide,
 };
+use noetl_playbook::carried::NoPayloads;
 use noetl_playbook::{CheckOptions, Document, check};
 use noetl_types::id::HighWater;
 use noetl_types::{

@@ -144,7 +144,7 @@ impl Binding {
     }
 
     /// The whole of it as a value, and whether it is secret.
-    pub(super) fn settle(&self, scope: &dyn Scope) -> Result<(Json, bool), Need> {
+    pub(crate) fn settle(&self, scope: &dyn Scope) -> Result<(Json, bool), Need> {
         match self {
             Self::Value(value) => Ok((value.clone(), false)),
             Self::Secret(value) => Ok((value.clone(), true)),

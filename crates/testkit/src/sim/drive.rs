@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use noetl_engine::{
-    Data, Decision, Event, EventKind, Input, Moment, NoPayloads, Plan, Report, ReportOutcome,
-    Start, State, TaskResult, decide,
+    Data, Decision, Event, EventKind, Input, Moment, Plan, Report, ReportOutcome, Start, State,
+    TaskResult, decide,
 };
+use noetl_playbook::carried::NoPayloads;
 use noetl_playbook::{CheckOptions, Document, check};
 use noetl_types::id::HighWater;
 use noetl_types::{

@@ -9,7 +9,6 @@ mod chaos;
 mod drive;
 mod play;
 mod run;
-mod scope;
 mod splitmix;
 mod table;
 mod worker;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use noetl_engine::event::{CommandIssued, ExpiryReason, IssuedContext, Steering, TimerId};
 use noetl_engine::{
-    Carried, CommandPhase, Decision, Event, EventKind, ExecutionHeader, Input, LeaseExpired,
-    Moment, Plan, Refused, Report, ReportOutcome, Start, State, Verdict, decide, decode, encode,
-    invariant,
+    CommandPhase, Decision, Event, EventKind, ExecutionHeader, Input, LeaseExpired, Moment, Plan,
+    Refused, Report, ReportOutcome, Start, State, Verdict, decide, decode, encode, invariant,
 };
+use noetl_playbook::carried::Carried;
 use noetl_playbook::model::Playbook;
 use noetl_playbook::{CheckOptions, Document, Severity, check};
 use noetl_types::id::HighWater;
@@ -21,7 +21,7 @@ use noetl_types::{
 
 use super::play::{Call, Play};
 use super::table::table;
-use super::worker::{Job, work};
+use super::worker::{Task, work};
 
 type Tools = Rc<dyn Fn(&Call<'_>) -> Play>;
 
@@ -354,21 +354,18 @@ impl Sim {
 
     /// Lets a worker do its work; nothing where it is lost in the middle.
     pub fn work(&self, lease: &Lease) -> Option<Report> {
-        let stored;
         let carried = match &lease.issued.context {
-            IssuedContext::Inline(carried) => carried,
+            IssuedContext::Inline(carried) => carried.clone(),
             IssuedContext::External(reference) => {
                 let content = self
                     .payloads
                     .get(reference.uri())
                     .expect("a stored context");
-                stored = Carried::from_json(content.as_map()).expect("a context");
-                &stored
+                Carried::from_json(content.as_map()).expect("a context")
             }
         };
-        let done = work(&Job {
-            plan: &self.plan,
-            step: self.plan.find(lease.issued.step.as_str()).expect("a step"),
+        let mut finished = work(Task {
+            playbook: self.plan.playbook(),
             issued: &lease.issued,
             carried,
             payloads: &self.payloads,
@@ -386,8 +383,8 @@ impl Sim {
             lease_until: None,
             claimed_at: None,
             started_at: Some(self.now),
-            retries: done.retries,
-            outcome: done.outcome,
+            retries: std::mem::take(&mut finished.retries),
+            outcome: finished.into(),
         })
     }
 

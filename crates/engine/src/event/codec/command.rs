@@ -1,17 +1,17 @@
 //! Records of commands and calls.
 
+use noetl_playbook::carried::Carried;
 use noetl_playbook::model::ToolKind;
+use noetl_playbook::shift::{TaskReport, TaskStatus};
 use noetl_types::record::{Elapsed, NewEvent};
 use noetl_types::{CommandId, Digest, ErrorCode, Json, Millis, TaskError, Text, WorkerId};
 
 use super::fields::{DecodeError, Fields, Key, Map, Part, Parts};
 use super::playbook::read_priority;
 use super::step::{at_step, read_loop_id};
-use crate::carried::Carried;
 use crate::event::{
     CallDone, CallError, CallOutcome, CommandAt, CommandClaimed, CommandClosed, CommandExpired,
     CommandIssued, Event, EventKind, ExpiryReason, IssuedContext, LoopRef, ResultIgnored, Retried,
-    TaskReport, TaskStatus,
 };
 use crate::payload::{Data, Reference};
 

@@ -8,11 +8,31 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use noetl_playbook::template::{Binding, Data as TemplateData, External, Need, StepData};
-use noetl_types::{Json, JsonMap};
+use noetl_types::{Digest, Json, JsonMap};
 
-use crate::loops::with_data;
-use crate::payload::Payloads;
+use crate::template::{Binding, Data as TemplateData, External, Need, StepData};
+
+/// Payloads that were fetched, by the address in their reference.
+pub trait Payloads {
+    /// A payload, if it is at hand.
+    fn get(&self, uri: &str) -> Option<Json>;
+}
+
+/// No payload at all.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoPayloads;
+
+impl Payloads for NoPayloads {
+    fn get(&self, _: &str) -> Option<Json> {
+        None
+    }
+}
+
+impl Payloads for BTreeMap<Arc<str>, Json> {
+    fn get(&self, uri: &str) -> Option<Json> {
+        BTreeMap::get(self, uri).cloned()
+    }
+}
 
 /// The values that a command carries.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -130,6 +150,17 @@ impl Carried {
             carried.references = texts(references)?;
         }
         Some(carried)
+    }
+
+    /// The digest that a carried reference tells of its data.
+    pub fn digest_of(&self, uri: &str) -> Option<Digest> {
+        let mut references = self.references.iter().filter_map(|path| {
+            let mut keys = path.split('.');
+            let first = self.values.get(keys.next()?)?;
+            keys.try_fold(first, |value, key| value.get(key))
+        });
+        let reference = references.find(|reference| uri_of(reference) == uri)?;
+        Digest::parse(reference.get("sha256")?.as_str()?).ok()
     }
 
     /// The value of a name.
@@ -274,7 +305,7 @@ fn uri_of(reference: &Json) -> &str {
 }
 
 /// Data without rules of its own.
-pub(crate) fn plain(data: TemplateData) -> Binding {
+pub fn plain(data: TemplateData) -> Binding {
     match data {
         TemplateData::Inline(value) => Binding::Value(value),
         TemplateData::External(external) => Binding::External(external),
@@ -282,11 +313,7 @@ pub(crate) fn plain(data: TemplateData) -> Binding {
 }
 
 /// Data in the result store for templates, with its payload where that is at hand.
-pub(crate) fn external(
-    reference: Json,
-    payload: Option<Json>,
-    from: Option<&Labels>,
-) -> TemplateData {
+pub fn external(reference: Json, payload: Option<Json>, from: Option<&Labels>) -> TemplateData {
     let external = External::new(reference);
     TemplateData::from(match payload {
         None => external,
@@ -296,7 +323,7 @@ pub(crate) fn external(
 }
 
 /// The data of a step for templates: that of a pipeline is also found by label.
-pub(crate) fn step_data(data: TemplateData, labels: &Labels) -> StepData {
+pub fn step_data(data: TemplateData, labels: &Labels) -> StepData {
     match data_by_label(&data, labels) {
         Some(by_label) => StepData::new(data).with_labels(by_label),
         None => StepData::new(data),
@@ -304,7 +331,7 @@ pub(crate) fn step_data(data: TemplateData, labels: &Labels) -> StepData {
 }
 
 /// The data of each task of a pipeline.
-pub(crate) fn data_by_label(data: &TemplateData, labels: &Labels) -> Option<TemplateData> {
+pub fn data_by_label(data: &TemplateData, labels: &Labels) -> Option<TemplateData> {
     match (labels, data) {
         (Labels::Loop, _) => None,
         (Labels::Names(names), _) if names.is_empty() => None,
@@ -317,5 +344,45 @@ pub(crate) fn data_by_label(data: &TemplateData, labels: &Labels) -> Option<Temp
         (Labels::Names(_), TemplateData::External(external)) => {
             Some(TemplateData::External(Arc::clone(external)))
         }
+    }
+}
+
+/// The data of a loop as templates see it: `data` is another name for its results. The log does not
+/// write them twice.
+pub fn with_data(value: Json) -> Json {
+    let Json::Map(mut map) = value else {
+        return value;
+    };
+    if let Some(results) = map.get("results").cloned() {
+        Arc::make_mut(&mut map)
+            .entry("data".into())
+            .or_insert(results);
+    }
+    Json::Map(map)
+}
+
+/// The data of a loop as the log and commands hold it.
+pub fn without_data(value: Json) -> Json {
+    let Json::Map(mut map) = value else {
+        return value;
+    };
+    if map.contains_key("data") && map.contains_key("results") {
+        Arc::make_mut(&mut map).remove("data");
+    }
+    Json::Map(map)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_also_called_data() {
+        let results = Json::list([Json::from(1)]);
+        let data = with_data(Json::object([("results", results), ("stats", Json::Null)]));
+        assert_eq!(data.get("data"), data.get("results"));
+        assert_eq!(with_data(without_data(data.clone())), data);
+        assert_eq!(without_data(data).get("data"), None);
+        assert_eq!(with_data(Json::from(1)), Json::from(1));
     }
 }

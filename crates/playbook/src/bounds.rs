@@ -1,25 +1,25 @@
-//! Bounds on values that enter the log, measured without writing them out.
+//! Bounds on values that leave a worker or enter the log, measured without writing them out.
 
 use noetl_types::limits::MAX_JSON_DEPTH;
 use noetl_types::{Json, TaskError, Text};
 
 /// Levels of lists and maps in any one value of a run. An event and a snapshot wrap the value in a
 /// few levels of their own, and must still be readable.
-pub(crate) const MAX_VALUE_DEPTH: usize = MAX_JSON_DEPTH - 12;
+pub const MAX_VALUE_DEPTH: usize = MAX_JSON_DEPTH - 12;
 
 /// Bytes of the values of one `set`. What is larger belongs into the data of a step, which can be
 /// kept by reference.
-pub(crate) const MAX_SET_BYTES: usize = 256 << 10;
+pub const MAX_SET_BYTES: usize = 256 << 10;
 
 /// The bytes that a value takes as canonical JSON, if they are within a budget; it is looked at no
 /// further than the budget reaches. A text is counted without its escapes, a float as an average
 /// one: near enough for a budget.
-pub(crate) fn size_within(value: &Json, budget: usize) -> Option<usize> {
+pub fn size_within(value: &Json, budget: usize) -> Option<usize> {
     spend(value, budget).map(|left| budget - left)
 }
 
 /// Whether a value is within a budget of bytes.
-pub(crate) fn fits(value: &Json, budget: usize) -> bool {
+pub fn fits(value: &Json, budget: usize) -> bool {
     spend(value, budget).is_some()
 }
 
@@ -46,7 +46,7 @@ fn digits(number: u64) -> usize {
 }
 
 /// Whether lists and maps are nested at most so many levels deep.
-pub(crate) fn is_shallow(value: &Json, levels: usize) -> bool {
+pub fn is_shallow(value: &Json, levels: usize) -> bool {
     match value {
         Json::Null
         | Json::Bool(_)
@@ -66,7 +66,7 @@ const MAX_DETAILS_BYTES: usize = 16 << 10;
 
 /// The error as the log holds it: it is told by several events, and told as the cause of others, so
 /// it stays small and flat whatever a tool put into it.
-pub(crate) fn bounded_error(error: TaskError) -> TaskError {
+pub fn bounded_error(error: TaskError) -> TaskError {
     let bounded = |part: Json| {
         let fits = fits(&part, MAX_DETAILS_BYTES) && is_shallow(&part, MAX_VALUE_DEPTH / 2);
         if fits {

@@ -1,0 +1,77 @@
+//! What comes of the work of a command.
+
+use noetl_types::{Json, JsonMap, Millis, TaskError, Text, Timestamp};
+
+/// The work of a command that is over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finished {
+    /// What the command failed with; nothing where it went well.
+    pub error: Option<TaskError>,
+    /// Attempts of tasks that failed and were made again. Of very many the latest are kept.
+    pub retries: Vec<RetriedCall>,
+    /// The data of the step, as far as this command makes it.
+    pub data: Json,
+    /// The data of each task of a pipeline by label, where that of the last one hides some of it.
+    pub labels: Option<Json>,
+    /// What the tasks wrote, by the keys of their `set`. A write to a path takes the place of all
+    /// earlier ones at or below it.
+    pub set: JsonMap,
+    /// The attempt of the last task, from 1.
+    pub attempt: u32,
+    /// What became of each task.
+    pub tasks: Vec<TaskReport>,
+}
+
+/// An attempt of a task that failed and is made again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RetriedCall {
+    /// What it failed with.
+    pub error: TaskError,
+    /// Which attempt of the task it was, from 1.
+    pub attempt: u32,
+    /// After how long it is made again.
+    pub retry_in: Millis,
+    /// When it failed; the time of the report where absent.
+    pub at: Option<Timestamp>,
+}
+
+/// What became of one task of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskReport {
+    /// Its label.
+    pub label: Text,
+    /// How it ended.
+    pub status: TaskStatus,
+    /// How often it ran.
+    pub attempts: u32,
+    /// How long it took.
+    pub duration: Option<Millis>,
+}
+
+/// How a task ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TaskStatus {
+    /// Well.
+    Ok,
+    /// Failed.
+    Error,
+}
+
+impl TaskStatus {
+    /// The word in the log.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Error => "error",
+        }
+    }
+
+    /// Reads the word.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "ok" => Some(Self::Ok),
+            "error" => Some(Self::Error),
+            _ => None,
+        }
+    }
+}

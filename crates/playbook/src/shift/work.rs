@@ -1,0 +1,579 @@
+//! The interpreter of a pipeline: one attempt after the other.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use noetl_types::{Digest, Json, JsonMap, Millis, TaskError, TaskErrorKind, Text};
+
+use super::Moment;
+use super::call::{Answer, Attempted, CallSpec};
+use super::job::{Job, NoSuchStep};
+use super::kinds::asks_for_everything;
+use super::result::{Finished, RetriedCall, TaskReport, TaskStatus};
+use super::scope::{Bench, Item, TaskScope};
+use crate::bounds::{bounded_error, fits};
+use crate::model::{Fields, Playbook, Set, SetTarget, Step, Task, Tool};
+use crate::paths::{path_text, write};
+use crate::policy::{self, Next, PolicyError, Ruling};
+use crate::template::{Dynamic, Need, Output, OutputPlace, RenderError, RenderErrorKind};
+use crate::timeout;
+
+/// Retried attempts that are kept for the report.
+const MAX_RETRIES: usize = 1000;
+
+/// The work of one command.
+pub(super) struct Work {
+    playbook: Arc<Playbook>,
+    /// The place of the step in the playbook.
+    step: usize,
+    bench: Bench,
+    key_of_command: Text,
+    max_data: usize,
+    max_task_runs: u32,
+    phase: Phase,
+    /// The task at hand, its attempt, its key and its input.
+    at: usize,
+    attempt: u32,
+    idempotency_key: Text,
+    input: JsonMap,
+    /// How often each task was begun.
+    runs: Vec<u32>,
+    /// Attempts in all.
+    attempts: u32,
+    /// All writes, by the keys of their `set`.
+    set: JsonMap,
+    retries: VecDeque<RetriedCall>,
+    reports: Vec<TaskReport>,
+    /// The data of the task that ran last.
+    last: Option<Json>,
+}
+
+/// How far the attempt at hand is.
+enum Phase {
+    /// It is to be made, or being made.
+    Call,
+    /// It was made; the `set` of the task comes first.
+    Set(Box<Attempted>),
+    /// Then its policy.
+    Rules(Box<Attempted>),
+    /// What it needs cannot be had.
+    Broken(TaskError),
+}
+
+/// What a turn comes to.
+pub(super) enum Turn {
+    On,
+    Call(Box<CallSpec>),
+    Wait(Millis),
+    Fetch(Arc<str>),
+    End(Option<TaskError>),
+}
+
+/// Why something cannot be rendered, for now or at all.
+enum Stuck {
+    Needs(Arc<str>),
+    Broken(TaskError),
+}
+
+impl Work {
+    pub(super) fn new(job: Job) -> Result<Self, NoSuchStep> {
+        let mut steps = job.playbook.workflow.iter();
+        let Some(step) = steps.position(|step| *job.step == *step.name.value) else {
+            return Err(NoSuchStep(job.step));
+        };
+        let of_playbook = job.playbook.executor.spec.policy.limits.max_payload_bytes;
+        let max_data = of_playbook.map_or(job.max_data, |own| own.min(job.max_data));
+        let model = &job.playbook.workflow[step];
+        let tasks = model.tool.tasks().len();
+        let item = model.looping.as_ref().zip(job.iteration);
+        let item = item.map(|(looping, (index, total))| Item {
+            iterator: Arc::clone(&looping.iterator.value),
+            value: job
+                .carried
+                .values
+                .get(&looping.iterator.value)
+                .cloned()
+                .unwrap_or_default(),
+            index,
+            total,
+        });
+        let bench = Bench {
+            execution_id: Text::from(job.execution_id.to_string()),
+            command_id: Text::from(job.command_id.to_string()),
+            worker_id: job.worker_id.as_ref().map(Text::from),
+            carried: job.carried,
+            payloads: std::collections::BTreeMap::new(),
+            now: job.issued_at,
+            limits: job.limits,
+            item,
+            ctx: Json::empty_map(),
+            iter: Json::empty_map(),
+            step_variables: Json::empty_map(),
+            pipeline: JsonMap::new(),
+            results: JsonMap::new(),
+            previous: Json::Null,
+        };
+        let mut work = Self {
+            playbook: job.playbook,
+            step,
+            bench,
+            key_of_command: job.idempotency_key,
+            max_data: usize::try_from(max_data.as_bytes()).unwrap_or(usize::MAX),
+            max_task_runs: job.max_task_runs,
+            phase: Phase::Call,
+            at: 0,
+            attempt: 1,
+            idempotency_key: Text::default(),
+            input: JsonMap::new(),
+            runs: vec![0; tasks],
+            attempts: 0,
+            set: JsonMap::new(),
+            retries: VecDeque::new(),
+            reports: Vec::new(),
+            last: None,
+        };
+        work.begin(0);
+        Ok(work)
+    }
+
+    /// Where it is, for people.
+    pub(super) fn place(&self) -> String {
+        let step = &self.playbook.workflow[self.step];
+        let task = step.tool.tasks().get(self.at);
+        let label = task.map_or("end", |task| &*task.label.value);
+        format!("{}/{label} attempt {}", step.name.value, self.attempt)
+    }
+
+    /// The digest of a payload that it needs, where that is known.
+    pub(super) fn digest_of(&self, uri: &str) -> Option<Digest> {
+        self.bench.carried.digest_of(uri)
+    }
+
+    /// Goes on until there is something to do.
+    pub(super) fn turn(&mut self, moment: Moment) -> Turn {
+        let playbook = Arc::clone(&self.playbook);
+        let step = &playbook.workflow[self.step];
+        let Some(task) = step.tool.tasks().get(self.at) else {
+            return Turn::End(None);
+        };
+        match std::mem::replace(&mut self.phase, Phase::Call) {
+            Phase::Call => self.call(step, task),
+            Phase::Set(attempted) => self.apply_set(task, attempted),
+            Phase::Rules(attempted) => self.apply_rules(step, task, attempted, moment),
+            Phase::Broken(error) => Turn::End(Some(error)),
+        }
+    }
+
+    /// Takes what a tool said.
+    pub(super) fn called(&mut self, answer: Answer) {
+        let playbook = Arc::clone(&self.playbook);
+        let step = &playbook.workflow[self.step];
+        if let Some(task) = step.tool.tasks().get(self.at) {
+            self.attempted(task, answer);
+        }
+    }
+
+    /// Takes a payload. Without it an attempt fails like any other, and rules cannot be followed.
+    pub(super) fn fetched(&mut self, uri: Arc<str>, payload: Result<Json, TaskError>) {
+        match (payload, &self.phase) {
+            (Ok(payload), _) => {
+                self.bench.payloads.insert(uri, payload);
+            }
+            (Err(error), Phase::Call) => self.called(Answer::failed(error)),
+            (Err(error), Phase::Set(_) | Phase::Rules(_) | Phase::Broken(_)) => {
+                self.phase = Phase::Broken(self.located(error));
+            }
+        }
+    }
+
+    /// Ends the work in the middle of a task.
+    pub(super) fn stop(self: Box<Self>, error: TaskError) -> Finished {
+        let error = self.located(error);
+        self.close(Some(error))
+    }
+
+    fn call(&mut self, step: &Step, task: &Task) -> Turn {
+        if self.attempts >= self.max_task_runs {
+            let message = format!(
+                "the command has run its tasks {} times; a jump or a retry does not end",
+                self.attempts
+            );
+            let error = TaskError::new(TaskErrorKind::Limit, message);
+            return Turn::End(Some(self.located(error)));
+        }
+        match self.spec(step, task) {
+            Ok(spec) => Turn::Call(Box::new(spec)),
+            Err(Stuck::Needs(uri)) => Turn::Fetch(uri),
+            Err(Stuck::Broken(error)) => {
+                self.attempted(task, Answer::failed(error));
+                Turn::On
+            }
+        }
+    }
+
+    /// Renders all that a call needs.
+    fn spec(&mut self, step: &Step, task: &Task) -> Result<CallSpec, Stuck> {
+        self.input = JsonMap::new();
+        let scope = self.scope(task, None);
+        let mut input = self.fields(&step.input, &scope)?;
+        input.extend(self.fields(&task.input, &scope)?);
+        self.input = input;
+        let scope = self.scope(task, None);
+        let surroundings = if asks_for_everything(task) {
+            let found = scope.surroundings();
+            Some(Box::new(found.map_err(|need| self.stuck_on(&need, None))?))
+        } else {
+            None
+        };
+        let auth = task.auth.as_ref();
+        Ok(CallSpec {
+            kind: task.kind.value,
+            label: Arc::clone(&task.label.value),
+            config: self.fields(&task.config, &scope)?,
+            auth: auth.map(|auth| self.value(auth, &scope)).transpose()?,
+            libs: task.libs.clone(),
+            run: self.runs.get(self.at).copied().unwrap_or(1),
+            attempt: self.attempt,
+            timeout: timeout::of_task(&self.playbook, task),
+            idempotency_key: self.idempotency_key.clone(),
+            surroundings,
+            input: self.input.clone(),
+        })
+    }
+
+    fn scope<'s>(
+        &'s self,
+        task: &'s Task,
+        attempted: Option<(&Attempted, OutputPlace)>,
+    ) -> TaskScope<'s> {
+        TaskScope {
+            bench: &self.bench,
+            label: &task.label.value,
+            idempotency_key: &self.idempotency_key,
+            attempt: self.attempt,
+            input: Some(&self.input),
+            output: attempted.map(|(attempted, place)| {
+                Output::new(place, attempted.envelope.clone(), attempted.data.clone())
+            }),
+            error: attempted.map_or(Json::Null, |(attempted, _)| attempted.error_json()),
+        }
+    }
+
+    /// Notes an attempt; what it writes and what follows come next.
+    fn attempted(&mut self, task: &Task, mut answer: Answer) {
+        if !fits(&answer.data, self.max_data) {
+            answer.data = Json::Null;
+            answer.error = Some(self.too_large());
+        }
+        answer.error = answer.error.map(|error| self.located(error));
+        self.attempts = self.attempts.saturating_add(1);
+        self.note(task, &answer);
+        self.last = Some(answer.data.clone());
+        self.phase = Phase::Set(Box::new(Attempted::new(task, self.attempt, answer)));
+    }
+
+    fn too_large(&self) -> TaskError {
+        let message = format!(
+            "the data is larger than {} bytes; keep it elsewhere and yield where it is",
+            self.max_data
+        );
+        TaskError::new(TaskErrorKind::Limit, message)
+    }
+
+    /// The error as one of the attempt at hand, small enough for the log.
+    fn located(&self, error: TaskError) -> TaskError {
+        let step = &self.playbook.workflow[self.step];
+        let task = step.tool.tasks().get(self.at);
+        bounded_error(TaskError {
+            task: task.map(|task| Text::from(&*task.label.value)),
+            attempt: Some(self.attempt),
+            ..error
+        })
+    }
+
+    /// Keeps count of how often a task ran.
+    fn note(&mut self, task: &Task, answer: &Answer) {
+        let label = &*task.label.value;
+        let status = match answer.error {
+            None => TaskStatus::Ok,
+            Some(_) => TaskStatus::Error,
+        };
+        match self.reports.iter_mut().find(|report| report.label == label) {
+            Some(report) => {
+                report.status = status;
+                report.attempts = report.attempts.saturating_add(1);
+                let durations = [report.duration, answer.duration].into_iter().flatten();
+                report.duration = durations.reduce(Millis::saturating_add);
+            }
+            None => self.reports.push(TaskReport {
+                label: Text::from(label),
+                status,
+                attempts: 1,
+                duration: answer.duration,
+            }),
+        }
+    }
+
+    fn apply_set(&mut self, task: &Task, attempted: Box<Attempted>) -> Turn {
+        if attempted.error.is_none() && !task.set.is_empty() {
+            let scope = self.scope(task, Some((&attempted, OutputPlace::Set)));
+            match self.set_values(&task.set, &scope) {
+                Ok(values) => self.write(values),
+                Err(Stuck::Needs(uri)) => {
+                    self.phase = Phase::Set(attempted);
+                    return Turn::Fetch(uri);
+                }
+                Err(Stuck::Broken(error)) => return Turn::End(Some(self.located(error))),
+            }
+        }
+        self.phase = Phase::Rules(attempted);
+        Turn::On
+    }
+
+    fn apply_rules(
+        &mut self,
+        step: &Step,
+        task: &Task,
+        attempted: Box<Attempted>,
+        moment: Moment,
+    ) -> Turn {
+        match self.ruling(task, &attempted, moment) {
+            Ok((ruling, values)) => {
+                self.write(values);
+                self.follow(step, ruling, *attempted, moment)
+            }
+            Err(Stuck::Needs(uri)) => {
+                self.phase = Phase::Rules(attempted);
+                Turn::Fetch(uri)
+            }
+            Err(Stuck::Broken(error)) => Turn::End(Some(self.located(error))),
+        }
+    }
+
+    fn ruling<'t>(
+        &self,
+        task: &'t Task,
+        attempted: &Attempted,
+        moment: Moment,
+    ) -> Result<(Ruling<'t>, Writes), Stuck> {
+        let attempt = policy::Attempt {
+            is_ok: attempted.error.is_none(),
+            number: self.attempt,
+            retry_after: attempted.retry_after,
+            dice: moment.dice,
+        };
+        let scope = self.scope(task, Some((attempted, OutputPlace::Rule)));
+        let ruling = policy::rule(task.spec.policy.as_ref(), &attempt, &scope);
+        let ruling = ruling.map_err(|broken| match &broken {
+            PolicyError::Template { error, .. } => self.stuck(error, &broken.to_string()),
+            PolicyError::Setting { .. } => Stuck::Broken(unrendered(&broken.to_string())),
+        })?;
+        let values = match ruling.set {
+            Some(set) => self.set_values(set, &scope)?,
+            None => Vec::new(),
+        };
+        Ok((ruling, values))
+    }
+
+    fn follow(
+        &mut self,
+        step: &Step,
+        ruling: Ruling<'_>,
+        attempted: Attempted,
+        moment: Moment,
+    ) -> Turn {
+        match ruling.next {
+            Next::Retry { delay } => self.retry(delay, attempted.error, moment),
+            Next::Continue => {
+                self.keep(step, attempted.data);
+                self.begin(self.at + 1)
+            }
+            Next::Jump(target) => {
+                self.keep(step, attempted.data);
+                match policy::jump_target(target, step.tool.tasks(), self.at) {
+                    Some(at) => self.begin(at),
+                    None => Turn::End(Some(
+                        self.located(unrendered("there is no task to jump to")),
+                    )),
+                }
+            }
+            Next::Break => {
+                self.keep(step, attempted.data);
+                Turn::End(None)
+            }
+            Next::Fail | Next::Spent => {
+                let by_rule = || {
+                    let error = TaskError::new(TaskErrorKind::Unknown, "failed by its policy");
+                    self.located(error)
+                };
+                Turn::End(Some(attempted.error.unwrap_or_else(by_rule)))
+            }
+        }
+    }
+
+    fn retry(&mut self, delay: Millis, error: Option<TaskError>, moment: Moment) -> Turn {
+        if let Some(error) = error {
+            if self.retries.len() == MAX_RETRIES {
+                self.retries.pop_front();
+            }
+            self.retries.push_back(RetriedCall {
+                error,
+                attempt: self.attempt,
+                retry_in: delay,
+                at: moment.now,
+            });
+        }
+        self.attempt = self.attempt.saturating_add(1);
+        if delay == Millis::ZERO {
+            Turn::On
+        } else {
+            Turn::Wait(delay)
+        }
+    }
+
+    /// Begins a new run of a task. Past the last one there is nothing to begin, and what is told of
+    /// the last attempt stays.
+    fn begin(&mut self, at: usize) -> Turn {
+        self.at = at;
+        if let Some(runs) = self.runs.get_mut(at) {
+            *runs = runs.saturating_add(1);
+            self.attempt = 1;
+            let step = &self.playbook.workflow[self.step];
+            let task = step.tool.tasks().get(at);
+            let label = task.map_or("", |task| &*task.label.value);
+            self.idempotency_key = Text::from(format!("{}:{label}:{runs}", self.key_of_command));
+        }
+        Turn::On
+    }
+
+    fn keep(&mut self, step: &Step, data: Json) {
+        if let Some(task) = step.tool.tasks().get(self.at) {
+            let label = Arc::clone(&task.label.value);
+            self.bench.results.insert(label, data.clone());
+        }
+        self.bench.previous = data;
+    }
+
+    fn write(&mut self, values: Writes) {
+        for (target, value) in values {
+            policy::add_write(&mut self.set, &target.key(), value.clone());
+            let bench = &mut self.bench;
+            let (variables, path) = match target {
+                SetTarget::Ctx(path) => (&mut bench.ctx, path),
+                SetTarget::Iter(path) => (&mut bench.iter, path),
+                SetTarget::Step(path) => (&mut bench.step_variables, path),
+                SetTarget::Bare(name) => {
+                    bench.pipeline.insert(name, value);
+                    continue;
+                }
+            };
+            write(variables, &JsonMap::from([(path_text(&path), value)]));
+        }
+    }
+
+    fn fields(&self, fields: &Fields, scope: &TaskScope<'_>) -> Result<JsonMap, Stuck> {
+        let rendered = fields.iter().map(|field| {
+            let value = self.value(&field.value, scope)?;
+            Ok((Arc::clone(&field.name.value), value))
+        });
+        rendered.collect()
+    }
+
+    fn set_values(&self, set: &Set, scope: &TaskScope<'_>) -> Result<Writes, Stuck> {
+        let rendered = set.0.iter().map(|entry| {
+            let value = self.value(&entry.value, scope)?;
+            Ok((entry.target.value.clone(), value))
+        });
+        rendered.collect()
+    }
+
+    fn value(&self, value: &Dynamic, scope: &TaskScope<'_>) -> Result<Json, Stuck> {
+        match value.render(scope) {
+            Ok(rendered) => Ok(rendered.value),
+            Err(error) => Err(self.stuck(&error, &error.to_string())),
+        }
+    }
+
+    fn stuck(&self, error: &RenderError, message: &str) -> Stuck {
+        match &error.kind {
+            RenderErrorKind::Needs(need) => self.stuck_on(need, Some(message)),
+            RenderErrorKind::Failed | RenderErrorKind::Limit(_) => {
+                Stuck::Broken(unrendered(message))
+            }
+        }
+    }
+
+    /// A payload is asked for once: one that does not help will not help the second time.
+    fn stuck_on(&self, need: &Need, message: Option<&str>) -> Stuck {
+        match need {
+            Need::Payload { reference } if !self.bench.payloads.contains_key(reference) => {
+                Stuck::Needs(Arc::clone(reference))
+            }
+            Need::Payload { .. } => {
+                let message = message.unwrap_or("data in the result store cannot be read");
+                Stuck::Broken(unrendered(message))
+            }
+            Need::Secret { name } => Stuck::Broken(TaskError::new(
+                TaskErrorKind::Auth,
+                format!("keychain entry `{name}` cannot be resolved on this worker"),
+            )),
+        }
+    }
+
+    pub(super) fn close(self: Box<Self>, error: Option<TaskError>) -> Finished {
+        let (mut data, mut labels) = self.data(error.is_some());
+        let mut error = error;
+        if !fits(&data, self.max_data) {
+            error = error.or_else(|| Some(self.located(self.too_large())));
+            (data, labels) = (Json::Null, None);
+        }
+        Finished {
+            error,
+            retries: self.retries.into(),
+            data,
+            labels,
+            set: self.set,
+            attempt: self.attempt,
+            tasks: self.reports,
+        }
+    }
+
+    /// The data of the step, and that of each task where some of it is hidden.
+    fn data(&self, failed: bool) -> (Json, Option<Json>) {
+        let step = &self.playbook.workflow[self.step];
+        let last = self.last.clone();
+        let tasks = match &step.tool {
+            Tool::Single(_) => return (last.unwrap_or_default(), None),
+            Tool::Pipeline(tasks) => tasks,
+        };
+        let labels = &self.bench.results;
+        let mut data = labels.clone();
+        if failed {
+            if let Some(task) = tasks.get(self.at) {
+                let label = Json::Str(Arc::clone(&task.label.value));
+                data.insert("failed_task".into(), label);
+            }
+            return (Json::from(data), None);
+        }
+        match last {
+            Some(Json::Map(top)) => {
+                data.extend(top.iter().map(|(key, part)| (key.clone(), part.clone())));
+            }
+            None => {}
+            Some(other) => {
+                data.insert("data".into(), other);
+            }
+        }
+        let mut labelled = labels.iter();
+        let is_hidden = labelled.any(|(label, part)| data.get(label) != Some(part));
+        let labels = is_hidden.then(|| Json::from(labels.clone()));
+        (Json::from(data), labels)
+    }
+}
+
+/// Rendered values of a `set` and where they go.
+type Writes = Vec<(SetTarget, Json)>;
+
+fn unrendered(message: &str) -> TaskError {
+    TaskError::new(TaskErrorKind::Template, message)
+}
