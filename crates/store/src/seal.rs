@@ -9,7 +9,7 @@ use noetl_types::{Chain, EventName, EventRecord};
 
 use crate::model::{
     Append, AppendRefused, CommandChange, Fence, Head, InvalidAppend, MAX_APPEND_EVENTS,
-    MAX_APPEND_ITEMS, TimerChange,
+    MAX_APPEND_ITEMS, MAX_APPEND_RESULT_BYTES, TimerChange,
 };
 
 /// An append that is ready to be written.
@@ -102,7 +102,19 @@ fn check(append: &Append) -> Result<(), InvalidAppend> {
     if !all_differ(append.fences.iter().map(|fence: &Fence| fence.command_id)) {
         return Err(InvalidAppend::FenceTwice);
     }
+    check_results(append)?;
     check_issued(append)
+}
+
+fn check_results(append: &Append) -> Result<(), InvalidAppend> {
+    if !all_differ(append.results.iter().map(|result| result.result_id)) {
+        return Err(InvalidAppend::ResultTwice);
+    }
+    let bytes: usize = append.results.iter().map(|it| it.bytes.len()).sum();
+    if bytes > MAX_APPEND_RESULT_BYTES {
+        return Err(InvalidAppend::ResultsTooLarge);
+    }
+    Ok(())
 }
 
 fn check_issued(append: &Append) -> Result<(), InvalidAppend> {

@@ -5,16 +5,17 @@ use std::fmt;
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
 use noetl_types::{
-    CommandId, ExecutionId, FeedPosition, StoredEvent, TenantId, Text, Timestamp, Version,
+    CommandId, ExecutionId, FeedPosition, ResultId, StoredEvent, TenantId, Text, Timestamp,
+    Version, WorkerId,
 };
 
 use crate::error::StoreError;
 use crate::model::{
-    Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Command, DueTimer,
-    Execution, ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence,
-    LeaseRequest, LeasedCommand, Loaded, LogPage, MachineLease, MachineRefused, MachineRenewal,
-    MachineRequest, NewCatalogEntry, NewRuntime, Registered, Release, Runtime, RuntimeKind,
-    Snapshot, SnapshotKey,
+    Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Command,
+    CommandFilter, CommandPage, DueTimer, Execution, ExecutionFilter, ExecutionPage, Extension,
+    FeedBatch, FeedLimit, Fence, LeaseRequest, LeasedCommand, Loaded, LogPage, MachineLease,
+    MachineRefused, MachineRenewal, MachineRequest, NewCatalogEntry, NewRuntime, PoolCount,
+    Registered, Release, Runtime, RuntimeKind, Snapshot, SnapshotKey, StoredResult,
 };
 
 /// Where a system keeps what it knows.
@@ -48,6 +49,13 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// Keeps a snapshot. One of the same kind and version that is there already stays.
     async fn write_snapshot(&self, snapshot: Snapshot) -> Result<(), StoreError>;
+
+    /// A result that an append of the execution brought along; `None` if there is none of that id.
+    async fn result(
+        &self,
+        execution_id: ExecutionId,
+        result_id: ResultId,
+    ) -> Result<Option<StoredResult>, StoreError>;
 
     /// All events of the store in an order that later commits only add to.
     async fn feed(&self, after: FeedPosition, limit: FeedLimit) -> Result<FeedBatch, StoreError>;
@@ -84,6 +92,20 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// A command, unless it was purged.
     async fn command(&self, command_id: CommandId) -> Result<Option<Command>, StoreError>;
 
+    /// A page of the commands of a tenant, oldest first: for lists, for what a heartbeat has to tell
+    /// a worker, and, with [`CommandFilter::open_of`], for all that is open in an execution.
+    async fn commands(&self, filter: CommandFilter) -> Result<CommandPage, StoreError>;
+
+    /// Ends the leases of a worker that goes away at `now`, and says how many had longer to go.
+    ///
+    /// The commands stay leased until an append takes the leases away, as with any lease that has
+    /// run out: [`Store::expired`] tells them from now on. Like a grant it is not durable by itself.
+    async fn release_worker(&self, worker: &WorkerId, now: Timestamp) -> Result<u64, StoreError>;
+
+    /// How busy the pools are that have anything to do, by name; at most [`crate::MAX_POOLS`] of
+    /// them.
+    async fn pool_counts(&self) -> Result<Vec<PoolCount>, StoreError>;
+
     /// Timers whose time has come, earliest first.
     async fn due(&self, now: Timestamp, limit: PageLimit) -> Result<Vec<DueTimer>, StoreError>;
 
@@ -113,6 +135,9 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// The processes of a kind, by name.
     async fn runtimes(&self, kind: RuntimeKind) -> Result<Vec<Runtime>, StoreError>;
+
+    /// Forgets a process that has gone away; `false` if it was not known.
+    async fn remove_runtime(&self, kind: RuntimeKind, name: &Text) -> Result<bool, StoreError>;
 
     /// Gives a machine id that no other process has: one that was never used, or else the one whose
     /// lease ran out first.

@@ -11,16 +11,17 @@ use std::fmt;
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
 use noetl_types::{
-    CommandId, ExecutionId, FeedPosition, StoredEvent, TenantId, Text, Timestamp, Version,
+    CommandId, ExecutionId, FeedPosition, ResultId, StoredEvent, TenantId, Text, Timestamp,
+    Version, WorkerId,
 };
 
 use crate::error::StoreError;
 use crate::model::{
-    Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Command, DueTimer,
-    Execution, ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence,
-    LeaseRequest, LeasedCommand, Loaded, LogPage, MachineLease, MachineRefused, MachineRenewal,
-    MachineRequest, NewCatalogEntry, NewRuntime, Registered, Release, Runtime, RuntimeKind,
-    Snapshot, SnapshotKey,
+    Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Command,
+    CommandFilter, CommandPage, DueTimer, Execution, ExecutionFilter, ExecutionPage, Extension,
+    FeedBatch, FeedLimit, Fence, LeaseRequest, LeasedCommand, Loaded, LogPage, MachineLease,
+    MachineRefused, MachineRenewal, MachineRequest, NewCatalogEntry, NewRuntime, PoolCount,
+    Registered, Release, Runtime, RuntimeKind, Snapshot, SnapshotKey, StoredResult,
 };
 use crate::store::Store;
 
@@ -35,6 +36,8 @@ pub enum Method {
     Events,
     /// [`Store::write_snapshot`]
     WriteSnapshot,
+    /// [`Store::result`]
+    Result,
     /// [`Store::feed`]
     Feed,
     /// [`Store::execution`]
@@ -53,6 +56,12 @@ pub enum Method {
     Expired,
     /// [`Store::command`]
     Command,
+    /// [`Store::commands`]
+    Commands,
+    /// [`Store::release_worker`]
+    ReleaseWorker,
+    /// [`Store::pool_counts`]
+    PoolCounts,
     /// [`Store::due`]
     Due,
     /// [`Store::register`]
@@ -67,6 +76,8 @@ pub enum Method {
     Heartbeat,
     /// [`Store::runtimes`]
     Runtimes,
+    /// [`Store::remove_runtime`]
+    RemoveRuntime,
     /// [`Store::lease_machine`]
     LeaseMachine,
     /// [`Store::renew_machine`]
@@ -80,6 +91,7 @@ impl Method {
         Self::Load,
         Self::Events,
         Self::WriteSnapshot,
+        Self::Result,
         Self::Feed,
         Self::Execution,
         Self::Executions,
@@ -89,6 +101,9 @@ impl Method {
         Self::Release,
         Self::Expired,
         Self::Command,
+        Self::Commands,
+        Self::ReleaseWorker,
+        Self::PoolCounts,
         Self::Due,
         Self::Register,
         Self::CatalogEntry,
@@ -96,6 +111,7 @@ impl Method {
         Self::RegisterRuntime,
         Self::Heartbeat,
         Self::Runtimes,
+        Self::RemoveRuntime,
         Self::LeaseMachine,
         Self::RenewMachine,
     ];
@@ -235,6 +251,15 @@ impl<S: Store> Store for FaultyStore<S> {
         answer.of(self.inner.write_snapshot(snapshot).await)
     }
 
+    async fn result(
+        &self,
+        execution_id: ExecutionId,
+        result_id: ResultId,
+    ) -> Result<Option<StoredResult>, StoreError> {
+        let answer = self.fault(Method::Result).await?;
+        answer.of(self.inner.result(execution_id, result_id).await)
+    }
+
     async fn feed(&self, after: FeedPosition, limit: FeedLimit) -> Result<FeedBatch, StoreError> {
         let answer = self.fault(Method::Feed).await?;
         answer.of(self.inner.feed(after, limit).await)
@@ -284,6 +309,21 @@ impl<S: Store> Store for FaultyStore<S> {
         answer.of(self.inner.command(command_id).await)
     }
 
+    async fn commands(&self, filter: CommandFilter) -> Result<CommandPage, StoreError> {
+        let answer = self.fault(Method::Commands).await?;
+        answer.of(self.inner.commands(filter).await)
+    }
+
+    async fn release_worker(&self, worker: &WorkerId, now: Timestamp) -> Result<u64, StoreError> {
+        let answer = self.fault(Method::ReleaseWorker).await?;
+        answer.of(self.inner.release_worker(worker, now).await)
+    }
+
+    async fn pool_counts(&self) -> Result<Vec<PoolCount>, StoreError> {
+        let answer = self.fault(Method::PoolCounts).await?;
+        answer.of(self.inner.pool_counts().await)
+    }
+
     async fn due(&self, now: Timestamp, limit: PageLimit) -> Result<Vec<DueTimer>, StoreError> {
         let answer = self.fault(Method::Due).await?;
         answer.of(self.inner.due(now, limit).await)
@@ -326,6 +366,11 @@ impl<S: Store> Store for FaultyStore<S> {
     async fn runtimes(&self, kind: RuntimeKind) -> Result<Vec<Runtime>, StoreError> {
         let answer = self.fault(Method::Runtimes).await?;
         answer.of(self.inner.runtimes(kind).await)
+    }
+
+    async fn remove_runtime(&self, kind: RuntimeKind, name: &Text) -> Result<bool, StoreError> {
+        let answer = self.fault(Method::RemoveRuntime).await?;
+        answer.of(self.inner.remove_runtime(kind, name).await)
     }
 
     async fn lease_machine(&self, request: MachineRequest) -> Result<MachineLease, MachineRefused> {

@@ -8,16 +8,16 @@ use noetl_types::id::HighWater;
 use noetl_types::limits::PageLimit;
 use noetl_types::record::verify_chain;
 use noetl_types::{
-    CatalogId, CommandId, FeedPosition, MachineId, PlaybookPath, RuntimeId, TenantId, Version,
-    sha256,
+    CatalogId, CommandId, FeedPosition, MachineId, PlaybookPath, ResultId, RuntimeId, TenantId,
+    Version, sha256,
 };
 
 use super::{Fault, FaultyStore, Method};
-use crate::suite::fixture::{Run, all_executions, at, lease_of, one};
+use crate::suite::fixture::{Run, all_executions, at, lease_of, one, worker};
 use crate::{
-    AppendRefused, CatalogFilter, CatalogKey, FeedLimit, Head, LogPage, MachineRefused,
-    MachineRenewal, MachineRequest, MemoryStore, NewCatalogEntry, NewRuntime, RuntimeKind,
-    Snapshot, SnapshotKey, Store, StoreError,
+    AppendRefused, CatalogFilter, CatalogKey, CommandFilter, FeedLimit, Head, LogPage,
+    MachineRefused, MachineRenewal, MachineRequest, MemoryStore, NewCatalogEntry, NewRuntime,
+    RuntimeKind, Snapshot, SnapshotKey, Store, StoreError,
 };
 
 /// Appends an event as a driver does: after any failure it looks where the log stands.
@@ -120,6 +120,10 @@ async fn call_about_runs(store: &dyn Store) -> Vec<Result<(), StoreError>> {
         store.load(run.id, &key, page).await.map(drop),
         store.events(run.id, Version::EMPTY, page).await.map(drop),
         store.write_snapshot(snapshot).await,
+        store
+            .result(run.id, ResultId::new(1).unwrap())
+            .await
+            .map(drop),
         store.feed(start, FeedLimit::MAX).await.map(drop),
         store.execution(run.id).await.map(drop),
         store.executions(all_executions()).await.map(drop),
@@ -129,6 +133,12 @@ async fn call_about_runs(store: &dyn Store) -> Vec<Result<(), StoreError>> {
         store.release(Vec::new()).await.map(drop),
         store.expired(now, limit).await.map(drop),
         store.command(command_id).await.map(drop),
+        store
+            .commands(CommandFilter::open_of(TenantId::default(), run.id))
+            .await
+            .map(drop),
+        store.release_worker(&worker("w"), now).await.map(drop),
+        store.pool_counts().await.map(drop),
         store.due(now, limit).await.map(drop),
     ]
 }
@@ -181,6 +191,7 @@ async fn call_about_the_rest(store: &dyn Store) -> Vec<Result<(), StoreError>> {
         store.register_runtime(runtime).await.map(drop),
         store.heartbeat(kind, &"b".into(), now).await.map(drop),
         store.runtimes(kind).await.map(drop),
+        store.remove_runtime(kind, &"b".into()).await.map(drop),
         of_machine(store.lease_machine(request).await),
         of_machine(store.renew_machine(renewal).await),
     ]

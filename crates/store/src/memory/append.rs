@@ -3,7 +3,7 @@
 use noetl_types::{FeedPosition, StoredEvent, Version};
 
 use super::state::State;
-use crate::model::{AppendRefused, Appended, CommandChange, Execution, TimerChange};
+use crate::model::{AppendRefused, Appended, CommandChange, Execution, NewResult, TimerChange};
 use crate::seal::Sealed;
 
 impl State {
@@ -15,6 +15,11 @@ impl State {
         let execution_id = sealed.append.execution_id;
         for change in sealed.append.commands {
             self.change_command(execution_id, change);
+        }
+        for result in sealed.append.results {
+            let key = (execution_id, result.result_id);
+            let result = result.into_stored(execution_id, head.ingest_time);
+            self.results.insert(key, result);
         }
         for change in sealed.append.timers {
             match change {
@@ -80,7 +85,13 @@ impl State {
             | CommandChange::Requeue { .. }
             | CommandChange::Hold { .. } => true,
         });
-        if events_are_new && commands_are_new {
+        let execution_id = sealed.append.execution_id;
+        let is_new = |result: &NewResult| {
+            let key = (execution_id, result.result_id);
+            !self.results.contains_key(&key)
+        };
+        let results_are_new = sealed.append.results.iter().all(is_new);
+        if events_are_new && commands_are_new && results_are_new {
             Ok(())
         } else {
             Err(AppendRefused::IdTaken)

@@ -4,6 +4,7 @@
 //! on. It keeps nothing when the process ends.
 
 mod append;
+mod queue;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -14,17 +15,18 @@ use async_trait::async_trait;
 use noetl_types::id::first_id_at;
 use noetl_types::limits::PageLimit;
 use noetl_types::{
-    CommandId, ExecutionId, FeedPosition, StoredEvent, TenantId, Text, Timestamp, Version,
+    CommandId, ExecutionId, FeedPosition, ResultId, StoredEvent, TenantId, Text, Timestamp,
+    Version, WorkerId,
 };
 
 use self::state::State;
 use crate::error::StoreError;
 use crate::model::{
-    Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Command, DueTimer,
-    Execution, ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence,
-    LeaseRequest, LeasedCommand, Loaded, LogPage, MachineLease, MachineRefused, MachineRenewal,
-    MachineRequest, NewCatalogEntry, NewRuntime, Registered, Release, Runtime, RuntimeKind,
-    Snapshot, SnapshotKey,
+    Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Command,
+    CommandFilter, CommandPage, DueTimer, Execution, ExecutionFilter, ExecutionPage, Extension,
+    FeedBatch, FeedLimit, Fence, LeaseRequest, LeasedCommand, Loaded, LogPage, MachineLease,
+    MachineRefused, MachineRenewal, MachineRequest, NewCatalogEntry, NewRuntime, PoolCount,
+    Registered, Release, Runtime, RuntimeKind, Snapshot, SnapshotKey, StoredResult,
 };
 use crate::seal::seal_all;
 use crate::store::Store;
@@ -87,6 +89,15 @@ impl Store for MemoryStore {
         Ok(())
     }
 
+    async fn result(
+        &self,
+        execution_id: ExecutionId,
+        result_id: ResultId,
+    ) -> Result<Option<StoredResult>, StoreError> {
+        let state = self.lock();
+        Ok(state.results.get(&(execution_id, result_id)).cloned())
+    }
+
     async fn feed(&self, after: FeedPosition, limit: FeedLimit) -> Result<FeedBatch, StoreError> {
         Ok(self.lock().feed(after, limit))
     }
@@ -135,6 +146,18 @@ impl Store for MemoryStore {
         Ok(self.lock().commands.get(&command_id).cloned())
     }
 
+    async fn commands(&self, filter: CommandFilter) -> Result<CommandPage, StoreError> {
+        Ok(self.lock().list_commands(&filter))
+    }
+
+    async fn release_worker(&self, worker: &WorkerId, now: Timestamp) -> Result<u64, StoreError> {
+        Ok(self.lock().release_worker(worker, now))
+    }
+
+    async fn pool_counts(&self) -> Result<Vec<PoolCount>, StoreError> {
+        Ok(self.lock().pool_counts())
+    }
+
     async fn due(&self, now: Timestamp, limit: PageLimit) -> Result<Vec<DueTimer>, StoreError> {
         Ok(self.lock().due(now, limit))
     }
@@ -170,6 +193,10 @@ impl Store for MemoryStore {
 
     async fn runtimes(&self, kind: RuntimeKind) -> Result<Vec<Runtime>, StoreError> {
         Ok(self.lock().runtimes_of(kind))
+    }
+
+    async fn remove_runtime(&self, kind: RuntimeKind, name: &Text) -> Result<bool, StoreError> {
+        Ok(self.lock().remove_runtime(kind, name))
     }
 
     async fn lease_machine(&self, request: MachineRequest) -> Result<MachineLease, MachineRefused> {

@@ -6,18 +6,16 @@ use std::ops::Bound;
 
 use noetl_types::limits::PageLimit;
 use noetl_types::{
-    CatalogId, CommandId, CommandStatus, EventId, ExecutionId, FeedPosition, PlaybookPath,
-    StoredEvent, TenantId, Text, Timestamp, Version,
+    CatalogId, CommandId, EventId, ExecutionId, FeedPosition, PlaybookPath, ResultId, StoredEvent,
+    TenantId, Text, Timestamp, Version,
 };
 
 use crate::error::StoreError;
-use crate::fair::{self, Waiting};
 use crate::machines::Machines;
 use crate::model::{
     CatalogEntry, CatalogFilter, CatalogKey, Command, DueTimer, Execution, ExecutionCursor,
-    ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence, LeaseRequest,
-    LeasedCommand, Loaded, LogPage, NewCatalogEntry, NewRuntime, Registered, Release, Runtime,
-    RuntimeKind, Snapshot, SnapshotKey,
+    ExecutionFilter, ExecutionPage, FeedBatch, FeedLimit, Loaded, LogPage, NewCatalogEntry,
+    NewRuntime, Registered, Runtime, RuntimeKind, Snapshot, SnapshotKey, StoredResult,
 };
 
 /// The log of one execution.
@@ -35,16 +33,17 @@ pub(super) struct State {
     pub(super) last_position: i64,
     pub(super) commands: BTreeMap<CommandId, Command>,
     pub(super) timers: BTreeMap<(ExecutionId, Text), Timestamp>,
+    pub(super) results: BTreeMap<(ExecutionId, ResultId), StoredResult>,
     pub(super) machines: Machines,
     snapshots: BTreeMap<(ExecutionId, SnapshotKey, Version), Snapshot>,
     catalog: BTreeMap<(TenantId, PlaybookPath), BTreeMap<u32, CatalogEntry>>,
     catalog_ids: BTreeMap<CatalogId, (TenantId, PlaybookPath, u32)>,
-    runtimes: BTreeMap<(RuntimeKind, Text), Runtime>,
+    pub(super) runtimes: BTreeMap<(RuntimeKind, Text), Runtime>,
     /// Executions with ids below are dropped.
     dropped_below: i64,
 }
 
-fn many(limit: u32) -> usize {
+pub(super) fn many(limit: u32) -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
@@ -59,6 +58,8 @@ impl State {
         self.executions
             .retain(|execution_id, _| is_kept(execution_id));
         self.logs.retain(|execution_id, _| is_kept(execution_id));
+        self.results
+            .retain(|(execution_id, _), _| is_kept(execution_id));
         self.feed
             .retain(|_, (execution_id, _)| is_kept(execution_id));
     }
@@ -149,87 +150,6 @@ impl State {
         ExecutionPage::of(page, filter.limit)
     }
 
-    pub(super) fn lease(&mut self, request: &LeaseRequest) -> Vec<LeasedCommand> {
-        let now = request.claim.now;
-        let mut waiting: Vec<Waiting> = self
-            .commands
-            .values()
-            .filter(|command| {
-                command.pool == request.pool
-                    && command.status == CommandStatus::Pending
-                    && !command.held
-                    && command.not_before.is_none_or(|time| time <= now)
-                    && request
-                        .kinds
-                        .as_ref()
-                        .is_none_or(|kinds| kinds.contains(&command.tool_kind))
-            })
-            .map(|command| Waiting {
-                command_id: command.command_id,
-                execution_id: command.execution_id,
-                priority: command.priority,
-            })
-            .collect();
-        waiting.sort_by_key(|waiting| (Reverse(waiting.priority), waiting.command_id));
-        waiting.truncate(many(fair::window(request.max)));
-        fair::choose(&waiting, request.max)
-            .into_iter()
-            .filter_map(|command_id| self.grant(command_id, request))
-            .collect()
-    }
-
-    fn grant(&mut self, command_id: CommandId, request: &LeaseRequest) -> Option<LeasedCommand> {
-        let command = self.commands.get_mut(&command_id)?;
-        let log = self.logs.get(&command.execution_id)?;
-        let version = log.by_id.get(&command_id.into())?;
-        let place = usize::try_from(version.get()).ok()?.checked_sub(1)?;
-        let issued = log.events.get(place)?.record.clone();
-        command.grant(&request.claim);
-        Some(LeasedCommand {
-            command: command.clone(),
-            issued,
-        })
-    }
-
-    pub(super) fn extend(&mut self, fence: &Fence, until: Timestamp) -> Extension {
-        let command = self.commands.get_mut(&fence.command_id);
-        let Some(command) = command.filter(|command| fence.holds(command)) else {
-            return Extension::Lost;
-        };
-        let until = command.within_deadline(until);
-        if let Some(lease) = &mut command.lease {
-            lease.until = until;
-        }
-        Extension::Until(until)
-    }
-
-    pub(super) fn release(&mut self, release: &Release) -> bool {
-        let command = self.commands.get_mut(&release.fence.command_id);
-        let Some(command) = command.filter(|command| release.fence.holds(command)) else {
-            return false;
-        };
-        command.status = CommandStatus::Pending;
-        command.lease = None;
-        command.attempt = command.attempt.saturating_sub(1);
-        command.not_before = release.not_before;
-        true
-    }
-
-    pub(super) fn expired(&self, now: Timestamp, limit: PageLimit) -> Vec<Command> {
-        let mut expired: Vec<_> = self
-            .commands
-            .values()
-            .filter_map(|command| Some((command.lease?.until, command.command_id, command)))
-            .filter(|(until, _, _)| *until <= now)
-            .collect();
-        expired.sort_by_key(|(until, command_id, _)| (*until, *command_id));
-        expired
-            .into_iter()
-            .take(many(limit.get()))
-            .map(|(_, _, command)| command.clone())
-            .collect()
-    }
-
     pub(super) fn due(&self, now: Timestamp, limit: PageLimit) -> Vec<DueTimer> {
         let mut due: Vec<_> = self
             .timers
@@ -310,6 +230,10 @@ impl State {
         };
         runtime.heartbeat = now;
         true
+    }
+
+    pub(super) fn remove_runtime(&mut self, kind: RuntimeKind, name: &Text) -> bool {
+        self.runtimes.remove(&(kind, name.clone())).is_some()
     }
 
     pub(super) fn runtimes_of(&self, kind: RuntimeKind) -> Vec<Runtime> {

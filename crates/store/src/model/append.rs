@@ -5,6 +5,7 @@ use noetl_types::{CommandId, ExecutionId, FeedPosition, NewEvent, Timestamp, Ver
 use super::command::{CommandChange, Fence};
 use super::execution::{ExecutionFacts, ExecutionView};
 use super::head::Head;
+use super::result::{MAX_APPEND_RESULT_BYTES, NewResult};
 use super::timer::TimerChange;
 use crate::error::StoreError;
 
@@ -40,6 +41,9 @@ pub struct Append {
     pub commands: Vec<CommandChange>,
     /// Timers that open or close; each at most once.
     pub timers: Vec<TimerChange>,
+    /// Results that the events refer to; each at most once, and no more than
+    /// [`MAX_APPEND_RESULT_BYTES`] together.
+    pub results: Vec<NewResult>,
 }
 
 /// What an append gives.
@@ -78,8 +82,8 @@ pub enum AppendRefused {
     /// The execution has ended, and the events are not all audit events.
     #[error("the execution has ended")]
     Terminal,
-    /// An event or a command of the same id is there already.
-    #[error("an event or command of that id exists already")]
+    /// An event, a command or a result of the same id is there already.
+    #[error("an event, a command or a result of that id exists already")]
     IdTaken,
     /// The append contradicts itself: the caller is wrong.
     #[error("the append is not valid: {0}")]
@@ -119,4 +123,10 @@ pub enum InvalidAppend {
     /// Two fences of one command.
     #[error("it fences a command twice")]
     FenceTwice,
+    /// Two results of one id.
+    #[error("it has a result twice")]
+    ResultTwice,
+    /// Results of more than [`MAX_APPEND_RESULT_BYTES`].
+    #[error("its results have more than {MAX_APPEND_RESULT_BYTES} bytes")]
+    ResultsTooLarge,
 }

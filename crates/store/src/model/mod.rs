@@ -8,6 +8,8 @@ mod feed;
 mod head;
 mod log;
 mod machine;
+mod queue;
+mod result;
 mod runtime;
 mod timer;
 
@@ -27,6 +29,8 @@ pub use feed::{FeedBatch, FeedLimit};
 pub use head::Head;
 pub use log::{Loaded, LogPage, Snapshot, SnapshotKey};
 pub use machine::{MachineLease, MachineRefused, MachineRenewal, MachineRequest};
+pub use queue::{CommandChoice, CommandFilter, CommandPage, MAX_POOLS, PoolCount};
+pub use result::{MAX_APPEND_RESULT_BYTES, NewResult, StoredResult};
 pub use runtime::{NewRuntime, Runtime, RuntimeKind, UnknownRuntimeKind};
 pub use timer::{DueTimer, TimerChange};
 

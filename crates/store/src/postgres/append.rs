@@ -1,157 +1,123 @@
-//! The append statement: its text, its parameters, its answer.
+//! Sending a group of appends: its parameters, its answer.
 
-use std::sync::LazyLock;
+use std::collections::BTreeMap;
 
 use noetl_types::{CommandId, FeedPosition, Version};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
 
-use super::block::{Block, Shape};
+use super::block::Block;
+use super::statement::Parts;
 use crate::error::StoreError;
-use crate::model::{AppendRefused, Appended, CommandChange, Fence, Holder, TimerChange};
-use crate::row::{
-    COMMAND, Cell, EVENT, EXECUTION, EXECUTION_CHANGING, Kind, PATCH, Table, ToCell as _,
-    command_row, event_row, execution_row, patch_row,
-};
-use crate::seal::Sealed;
+use crate::model::{AppendRefused, Appended, Fence, Holder, TimerChange};
+use crate::row::{Cell, Rows, ToCell as _};
 
-const ITEM: &[(&str, Kind)] = &[("item", Kind::Int)];
+/// Statements that a connection keeps prepared; groups with yet other parts use the whole one.
+const MAX_STATEMENTS: usize = 32;
 
-static ITEMS: LazyLock<Shape> = LazyLock::new(|| {
-    let head: &[(&str, Kind)] = &[
-        ("expected", Kind::Int),
-        ("expected_chain", Kind::Bytes),
-        ("starts", Kind::Bool),
-        ("is_audit", Kind::Bool),
-    ];
-    Shape::new(&[ITEM, head, EXECUTION.columns])
-});
+/// The append statements that a connection has prepared.
+#[derive(Debug, Default)]
+pub(super) struct Statements(BTreeMap<Parts, Statement>);
 
-/// The statement about a lease, as columns.
-pub(super) const FENCE: &[(&str, Kind)] = &[
-    ("place", Kind::Int),
-    ("command_id", Kind::Int),
-    ("attempt", Kind::Int),
-    ("token", Kind::Bytes),
-    ("worker", Kind::Text),
-    ("expired_by", Kind::Time),
-];
-
-static FENCES: LazyLock<Shape> = LazyLock::new(|| Shape::new(&[ITEM, FENCE]));
-static EVENTS: LazyLock<Shape> = LazyLock::new(|| Shape::new(&[ITEM, EVENT.columns]));
-static COMMANDS: LazyLock<Shape> = LazyLock::new(|| Shape::new(&[ITEM, COMMAND.columns]));
-static PATCHES: LazyLock<Shape> = LazyLock::new(|| Shape::new(&[ITEM, PATCH.columns]));
-
-static TIMERS: LazyLock<Shape> = LazyLock::new(|| {
-    let timer: &[(&str, Kind)] = &[
-        ("execution_id", Kind::Int),
-        ("timer_id", Kind::Text),
-        ("fire_at", Kind::Time),
-    ];
-    Shape::new(&[ITEM, timer])
-});
-
-static APPEND: LazyLock<String> = LazyLock::new(|| {
-    let mut used = 0;
-    let mut sql = include_str!("sql/append.sql").to_owned();
-    for (name, shape) in [
-        ("{item}", &ITEMS),
-        ("{fence}", &FENCES),
-        ("{event}", &EVENTS),
-        ("{command}", &COMMANDS),
-        ("{patch}", &PATCHES),
-        ("{timer}", &TIMERS),
-    ] {
-        sql = sql.replace(name, &shape.unnest(&mut used));
+impl Statements {
+    /// The statement for some parts, and the parts that it really has.
+    async fn get(
+        &mut self,
+        client: &Client,
+        parts: Parts,
+    ) -> Result<(Parts, Statement), tokio_postgres::Error> {
+        let is_full = self.0.len() >= MAX_STATEMENTS && !self.0.contains_key(&parts);
+        let parts = if is_full { Parts::ALL } else { parts };
+        if let Some(statement) = self.0.get(&parts) {
+            return Ok((parts, statement.clone()));
+        }
+        let statement = client.prepare(&parts.statement()).await?;
+        self.0.insert(parts, statement.clone());
+        Ok((parts, statement))
     }
-    let of = |table: &Table, prefix: &str| table.list_of(prefix);
-    for (name, text) in [
-        ("{executions}", format!("${}::bigint[]", used + 1)),
-        ("{commands}", format!("${}::bigint[]", used + 2)),
-        ("{execution_columns}", EXECUTION.list()),
-        ("{item_execution_columns}", of(&EXECUTION, "item.")),
-        ("{changing_columns}", EXECUTION_CHANGING.list()),
-        ("{item_changing_columns}", of(&EXECUTION_CHANGING, "item.")),
-        ("{event_columns}", EVENT.list()),
-        ("{new_event_columns}", of(&EVENT, "new_event.")),
-        ("{command_columns}", COMMAND.list()),
-        ("{new_command_columns}", of(&COMMAND, "new_command.")),
-    ] {
-        sql = sql.replace(name, &text);
-    }
-    sql
-});
-
-pub(super) async fn prepare(client: &Client) -> Result<Statement, tokio_postgres::Error> {
-    client.prepare(&APPEND).await
 }
 
 /// The parameters of a group. No execution may be in it twice.
 struct Group {
-    blocks: [Block; 6],
+    blocks: [Option<Block>; 7],
     executions: Vec<i64>,
     commands: Vec<i64>,
 }
 
 impl Group {
-    fn new(items: &[&Sealed]) -> Self {
+    fn new(parts: Parts, items: &[&Rows]) -> Self {
         let mut group = Self {
-            blocks: [&ITEMS, &FENCES, &EVENTS, &COMMANDS, &PATCHES, &TIMERS]
-                .map(|shape| shape.block()),
+            blocks: parts.blocks(),
             executions: Vec::new(),
             commands: Vec::new(),
         };
         for (number, item) in (0_i64..).zip(items) {
-            group.add(number, item);
+            group.add(&Cell::Int(number), item);
         }
         group
     }
 
-    fn add(&mut self, number: i64, sealed: &Sealed) {
-        let append = &sealed.append;
-        let execution_id = append.execution_id;
-        let number = Cell::Int(number);
-        let [items, fences, events, commands, patches, timers] = &mut self.blocks;
-        let head = [
-            number.clone(),
-            append.expected.version.to_cell(),
-            append.expected.chain.to_cell(),
-            append.start.is_some().to_cell(),
-            sealed.is_audit.to_cell(),
+    fn add(&mut self, number: &Cell, rows: &Rows) {
+        let [items, events, fences, commands, patches, timers, results] = &mut self.blocks;
+        let expected = [
+            rows.expected.version.to_cell(),
+            rows.expected.chain.to_cell(),
+            rows.starts.to_cell(),
+            rows.is_audit.to_cell(),
         ];
-        items.push(head.into_iter().chain(execution_row(sealed)));
-        self.executions.push(execution_id.get());
-        for (place, fence) in (0_i64..).zip(&append.fences) {
+        push(items, number, expected.iter().chain(&rows.execution));
+        self.executions.push(rows.execution_id.get());
+        for event in &rows.events {
+            push(events, number, event);
+        }
+        for (place, fence) in (0_i64..).zip(&rows.fences) {
             self.commands.push(fence.command_id.get());
-            let cells = fence_row(place, fence);
-            fences.push(std::iter::once(number.clone()).chain(cells));
+            push(fences, number, &fence_row(place, fence));
         }
-        for event in &sealed.events {
-            events.push(std::iter::once(number.clone()).chain(event_row(event)));
+        for command in &rows.issued {
+            push(commands, number, command);
         }
-        for change in &append.commands {
-            if let CommandChange::Issue(command) = change {
-                let command = command.as_ref().clone().into_command(execution_id);
-                commands.push(std::iter::once(number.clone()).chain(command_row(&command)));
-            }
-            if let Some(patch) = change.patch() {
-                self.commands.push(patch.command_id.get());
-                let cells = patch_row(execution_id, &patch);
-                patches.push(std::iter::once(number.clone()).chain(cells));
-            }
+        for (command_id, patch) in &rows.patches {
+            self.commands.push(*command_id);
+            push(patches, number, patch);
         }
-        for change in &append.timers {
+        for change in &rows.timers {
             let fire_at = match change {
                 TimerChange::Arm { fire_at, .. } => fire_at.to_cell(),
                 TimerChange::Disarm { .. } => Cell::Null,
             };
             let timer_id = change.timer_id().to_cell();
-            timers.push([number.clone(), execution_id.to_cell(), timer_id, fire_at]);
+            let row = [rows.execution_id.to_cell(), timer_id, fire_at];
+            push(timers, number, &row);
         }
+        for result in &rows.results {
+            push(results, number, result);
+        }
+    }
+
+    fn params(&self, parts: Parts) -> Vec<&(dyn ToSql + Sync)> {
+        let blocks = self.blocks.iter().flatten();
+        let mut params: Vec<&(dyn ToSql + Sync)> = blocks.flat_map(Block::params).collect();
+        params.push(&self.executions);
+        if parts.touches() {
+            params.push(&self.commands);
+        }
+        params
     }
 }
 
-/// Takes the statement about a lease apart; see [`FENCE`].
+/// Adds a row of an item. A block that is not there has no rows in the whole group.
+fn push<'c>(
+    block: &mut Option<Block>,
+    number: &'c Cell,
+    cells: impl IntoIterator<Item = &'c Cell>,
+) {
+    if let Some(block) = block {
+        block.push(std::iter::once(number).chain(cells));
+    }
+}
+
+/// Takes the statement about a lease apart; see [`super::statement::FENCE`].
 pub(super) fn fence_row(place: i64, fence: &Fence) -> [Cell; 6] {
     let (token, worker, expired_by) = match &fence.holder {
         Holder::Token(token) => (Some(token), None, None),
@@ -171,18 +137,15 @@ pub(super) fn fence_row(place: i64, fence: &Fence) -> [Cell; 6] {
 /// Sends a group, and gives the verdict on each item of it.
 pub(super) async fn append(
     client: &Client,
-    statement: &Statement,
-    items: &[&Sealed],
+    statements: &mut Statements,
+    items: &[&Rows],
 ) -> Result<Vec<Result<Appended, AppendRefused>>, tokio_postgres::Error> {
-    let group = Group::new(items);
-    let mut params: Vec<&(dyn ToSql + Sync)> =
-        group.blocks.iter().flat_map(Block::params).collect();
-    params.push(&group.executions);
-    params.push(&group.commands);
-    let rows = client.query(statement, &params).await?;
+    let (parts, statement) = statements.get(client, Parts::of(items)).await?;
+    let group = Group::new(parts, items);
+    let answers = client.query(&statement, &group.params(parts)).await?;
     let unanswered = StoreError::fatal("the append statement gave no verdict");
     let mut verdicts = vec![Err(AppendRefused::Store(unanswered)); items.len()];
-    for row in &rows {
+    for row in &answers {
         let number: i64 = row.try_get(0)?;
         let place = usize::try_from(number).unwrap_or(usize::MAX);
         if let (Some(verdict), Some(item)) = (verdicts.get_mut(place), items.get(place)) {
@@ -192,10 +155,7 @@ pub(super) async fn append(
     Ok(verdicts)
 }
 
-fn read(
-    row: &Row,
-    item: &Sealed,
-) -> Result<Result<Appended, AppendRefused>, tokio_postgres::Error> {
+fn read(row: &Row, item: &Rows) -> Result<Result<Appended, AppendRefused>, tokio_postgres::Error> {
     let verdict: &str = row.try_get(1)?;
     Ok(Err(match verdict {
         "accepted" => {

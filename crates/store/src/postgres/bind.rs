@@ -30,7 +30,7 @@ impl ToSql for Cell {
             Self::Int(number) => int_to_sql(*number, ty, out),
             Self::Float(number) => number.to_sql(ty, out),
             Self::Text(text) => (&**text).to_sql(ty, out),
-            Self::Bytes(bytes) => bytes.to_sql(ty, out),
+            Self::Bytes(bytes) => (&**bytes).to_sql(ty, out),
             Self::Time(micros) => {
                 out.extend_from_slice(&(micros - EPOCH_OFFSET).to_be_bytes());
                 Ok(IsNull::No)
@@ -74,7 +74,7 @@ impl<'a> FromSql<'a> for Cell {
             Type::FLOAT8 => Self::Float(f64::from_sql(ty, raw)?),
             // JSON travels as its text, which is stored as it came.
             Type::TEXT | Type::JSON => Self::Text(std::str::from_utf8(raw)?.into()),
-            Type::BYTEA => Self::Bytes(raw.to_vec()),
+            Type::BYTEA => Self::Bytes(raw.into()),
             Type::TIMESTAMPTZ => {
                 let micros = i64::from_be_bytes(raw.try_into()?);
                 Self::Time(micros.saturating_add(EPOCH_OFFSET))

@@ -7,14 +7,37 @@ use crate::row::{Cell, Kind};
 /// The columns of a block of rows.
 #[derive(Debug, Clone)]
 pub(super) struct Shape {
-    columns: Vec<(&'static str, Kind)>,
+    columns: Vec<Column>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Column {
+    name: &'static str,
+    kind: Kind,
+    /// Whether the statement has it.
+    is_sent: bool,
 }
 
 impl Shape {
     pub(super) fn new(groups: &[&[(&'static str, Kind)]]) -> Self {
+        let columns = groups.iter().copied().flatten();
         Self {
-            columns: groups.concat(),
+            columns: columns
+                .map(|(name, kind)| Column {
+                    name,
+                    kind: *kind,
+                    is_sent: true,
+                })
+                .collect(),
         }
+    }
+
+    /// The same rows, of which only some columns are sent.
+    pub(super) fn only(mut self, is_wanted: impl Fn(&str) -> bool) -> Self {
+        for column in &mut self.columns {
+            column.is_sent = is_wanted(column.name);
+        }
+        self
     }
 
     /// The block as a subquery whose parameters begin behind `used`, which it moves on.
@@ -22,7 +45,7 @@ impl Shape {
         let mut outputs = Vec::new();
         let mut names = Vec::new();
         let mut arrays = Vec::new();
-        for (name, kind) in &self.columns {
+        for Column { name, kind, .. } in self.columns.iter().filter(|column| column.is_sent) {
             *used += 1;
             arrays.push(format!("${used}::{}[]", array_of(*kind)));
             names.push(*name);
@@ -43,8 +66,9 @@ impl Shape {
 
     /// An empty block.
     pub(super) fn block(&self) -> Block {
+        let column = |column: &Column| column.is_sent.then(Vec::new);
         Block {
-            columns: vec![Vec::new(); self.columns.len()],
+            columns: self.columns.iter().map(column).collect(),
         }
     }
 }
@@ -61,22 +85,24 @@ fn array_of(kind: Kind) -> &'static str {
     }
 }
 
-/// Rows, column by column.
+/// Rows, column by column; those that are not sent are not kept.
 #[derive(Debug)]
 pub(super) struct Block {
-    columns: Vec<Vec<Cell>>,
+    columns: Vec<Option<Vec<Cell>>>,
 }
 
 impl Block {
-    pub(super) fn push(&mut self, cells: impl IntoIterator<Item = Cell>) {
+    /// Adds a row. A clone of a cell is a number or a reference count.
+    pub(super) fn push<'c>(&mut self, cells: impl IntoIterator<Item = &'c Cell>) {
         for (column, cell) in self.columns.iter_mut().zip(cells) {
-            column.push(cell);
+            if let Some(column) = column {
+                column.push(cell.clone());
+            }
         }
     }
 
     pub(super) fn params(&self) -> impl Iterator<Item = &(dyn ToSql + Sync)> {
-        self.columns
-            .iter()
-            .map(|column| column as &(dyn ToSql + Sync))
+        let sent = self.columns.iter().flatten();
+        sent.map(|column| column as &(dyn ToSql + Sync))
     }
 }

@@ -12,6 +12,7 @@ mod partition;
 mod pool;
 mod query;
 mod queue;
+mod statement;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -21,19 +22,21 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
 use noetl_types::{
-    CommandId, ExecutionId, FeedPosition, StoredEvent, TenantId, Text, Timestamp, Version,
+    CommandId, ExecutionId, FeedPosition, ResultId, StoredEvent, TenantId, Text, Timestamp,
+    Version, WorkerId,
 };
 
-use self::pool::Pool;
+use self::pool::{Plans, Pool};
 use self::writer::Writers;
 use crate::error::StoreError;
 use crate::model::{
-    Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Command, DueTimer,
-    Execution, ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence,
-    LeaseRequest, LeasedCommand, Loaded, LogPage, MachineLease, MachineRefused, MachineRenewal,
-    MachineRequest, NewCatalogEntry, NewRuntime, Registered, Release, Runtime, RuntimeKind,
-    Snapshot, SnapshotKey,
+    Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Command,
+    CommandFilter, CommandPage, DueTimer, Execution, ExecutionFilter, ExecutionPage, Extension,
+    FeedBatch, FeedLimit, Fence, LeaseRequest, LeasedCommand, Loaded, LogPage, MachineLease,
+    MachineRefused, MachineRenewal, MachineRequest, NewCatalogEntry, NewRuntime, PoolCount,
+    Registered, Release, Runtime, RuntimeKind, Snapshot, SnapshotKey, StoredResult,
 };
+use crate::row::rows_of;
 use crate::seal::seal_all;
 use crate::store::Store;
 
@@ -77,7 +80,10 @@ impl PostgresOptions {
 /// A store in a PostgreSQL database.
 #[derive(Debug)]
 pub struct PostgresStore {
+    /// For short statements that are made often.
     pool: Arc<Pool>,
+    /// For lists, and for what is rare.
+    lists: Pool,
     writers: Writers,
 }
 
@@ -86,10 +92,15 @@ impl PostgresStore {
     ///
     /// The writers are tasks of the runtime that this is called in.
     pub async fn open(options: &PostgresOptions) -> Result<Self, StoreError> {
-        let pool = Arc::new(Pool::new(options)?);
-        open::prepare(&pool, options).await?;
+        let lists = Pool::new(options, Plans::AsNeeded)?;
+        open::prepare(&lists, options).await?;
+        let pool = Arc::new(Pool::new(options, Plans::Once)?);
         let writers = Writers::start(&pool, options);
-        Ok(Self { pool, writers })
+        Ok(Self {
+            pool,
+            lists,
+            writers,
+        })
     }
 
     /// How many append statements, each a commit, the writers have sent.
@@ -101,7 +112,7 @@ impl PostgresStore {
 #[async_trait]
 impl Store for PostgresStore {
     async fn append(&self, appends: Vec<Append>) -> Vec<Result<Appended, AppendRefused>> {
-        self.writers.append(seal_all(appends)).await
+        self.writers.append(rows_of(seal_all(appends))).await
     }
 
     async fn load(
@@ -126,6 +137,14 @@ impl Store for PostgresStore {
         query::write_snapshot(&self.pool, &snapshot).await
     }
 
+    async fn result(
+        &self,
+        execution_id: ExecutionId,
+        result_id: ResultId,
+    ) -> Result<Option<StoredResult>, StoreError> {
+        query::result(&self.pool, execution_id, result_id).await
+    }
+
     async fn feed(&self, after: FeedPosition, limit: FeedLimit) -> Result<FeedBatch, StoreError> {
         query::feed(&self.pool, after, limit).await
     }
@@ -135,7 +154,7 @@ impl Store for PostgresStore {
     }
 
     async fn executions(&self, filter: ExecutionFilter) -> Result<ExecutionPage, StoreError> {
-        query::executions(&self.pool, &filter).await
+        query::executions(&self.lists, &filter).await
     }
 
     async fn is_gone(&self, execution_id: ExecutionId) -> Result<bool, StoreError> {
@@ -166,12 +185,24 @@ impl Store for PostgresStore {
         queue::command(&self.pool, command_id).await
     }
 
+    async fn commands(&self, filter: CommandFilter) -> Result<CommandPage, StoreError> {
+        queue::commands(&self.lists, &filter).await
+    }
+
+    async fn release_worker(&self, worker: &WorkerId, now: Timestamp) -> Result<u64, StoreError> {
+        queue::release_worker(&self.pool, worker, now).await
+    }
+
+    async fn pool_counts(&self) -> Result<Vec<PoolCount>, StoreError> {
+        queue::pool_counts(&self.lists).await
+    }
+
     async fn due(&self, now: Timestamp, limit: PageLimit) -> Result<Vec<DueTimer>, StoreError> {
         query::due(&self.pool, now, limit).await
     }
 
     async fn register(&self, entry: NewCatalogEntry) -> Result<Registered, StoreError> {
-        query::register(&self.pool, entry).await
+        query::register(&self.lists, entry).await
     }
 
     async fn catalog_entry(
@@ -179,15 +210,15 @@ impl Store for PostgresStore {
         tenant_id: &TenantId,
         key: CatalogKey,
     ) -> Result<Option<CatalogEntry>, StoreError> {
-        query::catalog_entry(&self.pool, tenant_id, &key).await
+        query::catalog_entry(&self.lists, tenant_id, &key).await
     }
 
     async fn catalog(&self, filter: CatalogFilter) -> Result<Vec<CatalogEntry>, StoreError> {
-        query::catalog(&self.pool, &filter).await
+        query::catalog(&self.lists, &filter).await
     }
 
     async fn register_runtime(&self, runtime: NewRuntime) -> Result<Runtime, StoreError> {
-        query::register_runtime(&self.pool, runtime).await
+        query::register_runtime(&self.lists, runtime).await
     }
 
     async fn heartbeat(
@@ -200,14 +231,18 @@ impl Store for PostgresStore {
     }
 
     async fn runtimes(&self, kind: RuntimeKind) -> Result<Vec<Runtime>, StoreError> {
-        query::runtimes(&self.pool, kind).await
+        query::runtimes(&self.lists, kind).await
+    }
+
+    async fn remove_runtime(&self, kind: RuntimeKind, name: &Text) -> Result<bool, StoreError> {
+        query::remove_runtime(&self.lists, kind, name).await
     }
 
     async fn lease_machine(&self, request: MachineRequest) -> Result<MachineLease, MachineRefused> {
-        query::change_machines(&self.pool, |machines| machines.lease(request)).await
+        query::change_machines(&self.lists, |machines| machines.lease(request)).await
     }
 
     async fn renew_machine(&self, renewal: MachineRenewal) -> Result<MachineLease, MachineRefused> {
-        query::change_machines(&self.pool, |machines| machines.renew(&renewal)).await
+        query::change_machines(&self.lists, |machines| machines.renew(&renewal)).await
     }
 }

@@ -10,11 +10,18 @@ use super::pool::Pool;
 use crate::error::StoreError;
 use crate::migration::{Migration, pending};
 
-static MIGRATIONS: [Migration; 1] = [Migration {
-    version: 1,
-    name: "tables",
-    sql: include_str!("migrations/0001_tables.sql"),
-}];
+static MIGRATIONS: [Migration; 2] = [
+    Migration {
+        version: 1,
+        name: "tables",
+        sql: include_str!("migrations/0001_tables.sql"),
+    },
+    Migration {
+        version: 2,
+        name: "results",
+        sql: include_str!("migrations/0002_results.sql"),
+    },
+];
 
 /// The first release with everything that the statements use.
 const OLDEST_SERVER: i32 = 150_000;
@@ -27,9 +34,9 @@ pub(super) const TABLES_LOCK: i64 = 0x6e_6f_65_74_6c;
 enum OpenError {
     #[error("PostgreSQL {found} is too old: 15 is the oldest that is supported")]
     OldServer { found: i32 },
-    #[error("the server is a standby, which cannot be written to")]
+    #[error("the server is a standby, which cannot be written to: connect to its primary")]
     Standby,
-    #[error("the setting {setting} is off, so an answered append could be lost")]
+    #[error("the setting {setting} is off, so an answered append could be lost: turn it on")]
     Unsafe { setting: &'static str },
 }
 

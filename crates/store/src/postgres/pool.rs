@@ -21,12 +21,55 @@ pub(super) struct Pool {
     idle: Mutex<Vec<Session>>,
 }
 
+/// When the server plans the statements of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Plans {
+    /// Once: the plan does not depend on the parameters, and making one takes longer than the
+    /// statement itself.
+    Once,
+    /// As the server thinks best: lists with filters have many plans.
+    AsNeeded,
+}
+
+impl Plans {
+    fn mode(self) -> &'static str {
+        match self {
+            Self::Once => "force_generic_plan",
+            Self::AsNeeded => "auto",
+        }
+    }
+
+    /// How many of the connections are for sessions of this kind: most of them are for the short
+    /// statements that everything waits for.
+    fn share(self, connections: usize) -> usize {
+        let for_lists = (connections / 4).max(1);
+        match self {
+            Self::Once => connections.saturating_sub(for_lists).max(1),
+            Self::AsNeeded => for_lists,
+        }
+    }
+}
+
 /// A connection with the statements that it has prepared. There is one for each of the constants in
 /// this crate at most.
 #[derive(Debug)]
 struct Session {
     client: Client,
     prepared: BTreeMap<&'static str, Statement>,
+}
+
+/// One of this crate's statements with its parameters.
+pub(super) type Query<'q> = (&'static str, &'q [&'q (dyn ToSql + Sync)]);
+
+impl Session {
+    async fn prepare(&mut self, sql: &'static str) -> Result<Statement, StoreError> {
+        if let Some(statement) = self.prepared.get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = self.client.prepare(sql).await.map_err(not_connected)?;
+        self.prepared.insert(sql, statement.clone());
+        Ok(statement)
+    }
 }
 
 /// A connection that goes back to the pool, unless it broke.
@@ -43,7 +86,7 @@ pub(super) struct Pooled<'p> {
 struct OddSchema(String);
 
 impl Pool {
-    pub(super) fn new(options: &PostgresOptions) -> Result<Self, StoreError> {
+    pub(super) fn new(options: &PostgresOptions, plans: Plans) -> Result<Self, StoreError> {
         let schema = &options.schema;
         let is_name = schema.starts_with(|first: char| first.is_ascii_lowercase())
             && schema
@@ -58,13 +101,17 @@ impl Pool {
              SET default_transaction_isolation = 'read committed';
              SET statement_timeout = '30s';
              SET idle_in_transaction_session_timeout = '10s';
-             SET search_path = {schema}",
-            options.time_zone
+             SET jit = off;
+             SET enable_seqscan = off;
+             SET search_path = {schema};
+             SET plan_cache_mode = {}",
+            options.time_zone,
+            plans.mode()
         );
         Ok(Self {
             config: options.config.parse().map_err(StoreError::fatal)?,
             set_up,
-            places: Semaphore::new(options.connections.max(1)),
+            places: Semaphore::new(plans.share(options.connections)),
             idle: Mutex::new(Vec::new()),
         })
     }
@@ -125,15 +172,28 @@ impl Pooled<'_> {
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, StoreError> {
         let session = self.session()?;
-        let statement = if let Some(statement) = session.prepared.get(sql) {
-            statement.clone()
-        } else {
-            let statement = session.client.prepare(sql).await.map_err(not_connected)?;
-            session.prepared.insert(sql, statement.clone());
-            statement
-        };
+        let statement = session.prepare(sql).await?;
         let rows = session.client.query(&statement, params).await;
         rows.map_err(failure)
+    }
+
+    /// Runs two statements one behind the other, in one round trip.
+    pub(super) async fn two(
+        &mut self,
+        first: Query<'_>,
+        second: Query<'_>,
+    ) -> Result<(Vec<Row>, Vec<Row>), StoreError> {
+        let session = self.session()?;
+        let statements = (
+            session.prepare(first.0).await?,
+            session.prepare(second.0).await?,
+        );
+        // The second is sent before the first is answered.
+        let (first, second) = tokio::join!(
+            session.client.query(&statements.0, first.1),
+            session.client.query(&statements.1, second.1),
+        );
+        Ok((first.map_err(failure)?, second.map_err(failure)?))
     }
 
     /// A transaction of several statements.

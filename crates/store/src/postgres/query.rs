@@ -4,24 +4,24 @@ use std::sync::LazyLock;
 
 use noetl_types::limits::PageLimit;
 use noetl_types::{
-    ExecutionId, ExecutionStatus, FeedPosition, PlaybookPath, StoredEvent, TenantId, Text,
-    Timestamp, Version,
+    ExecutionId, ExecutionStatus, FeedPosition, PlaybookPath, ResultId, StoredEvent, TenantId,
+    Text, Timestamp, Version,
 };
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Transaction};
 
-use super::bind::{failure, read_all};
+use super::bind::{cells, failure, read_all};
 use super::pool::{Pool, Pooled};
 use crate::error::StoreError;
 use crate::machines::Machines;
 use crate::model::{
     CatalogEntry, CatalogFilter, CatalogKey, DueTimer, Execution, ExecutionFilter, ExecutionPage,
     FeedBatch, FeedLimit, Loaded, LogPage, MachineLease, MachineRefused, NewCatalogEntry,
-    NewRuntime, Registered, Runtime, RuntimeKind, Snapshot, SnapshotKey,
+    NewRuntime, Registered, Runtime, RuntimeKind, Snapshot, SnapshotKey, StoredResult,
 };
 use crate::row::{
-    self, CATALOG, Cell, EVENT, EXECUTION, Kind, MACHINE, RUNTIME, SNAPSHOT, Table, ToCell as _,
-    catalog_row, machine_row, runtime_row, snapshot_row,
+    self, CATALOG, Cell, EVENT, EXECUTION, Kind, MACHINE, RESULT, RUNTIME, SNAPSHOT, Table,
+    ToCell as _, catalog_row, machine_row, runtime_row, snapshot_row,
 };
 
 /// The name of the lock under which machine ids are given: "machine" in ASCII.
@@ -55,11 +55,33 @@ static SELECT_EXECUTION: LazyLock<String> =
 static LIST_EXECUTIONS: LazyLock<String> =
     LazyLock::new(|| select(&EXECUTION, include_str!("sql/list_executions.sql")));
 
-static SELECT_SNAPSHOT: LazyLock<String> = LazyLock::new(|| {
-    let newest = "WHERE execution_id = $1 AND kind = $2 AND fold_version = $3::bigint
-        AND version <= $4 ORDER BY version DESC LIMIT 1";
-    select(&SNAPSHOT, newest)
+/// An execution with its newest snapshot.
+static SELECT_FOLDED: LazyLock<String> = LazyLock::new(|| {
+    let (execution, snapshot) = (EXECUTION.list_of("execution."), SNAPSHOT.list_of("newest."));
+    format!(
+        "SELECT {execution}, {snapshot} FROM execution LEFT JOIN LATERAL (
+             SELECT * FROM projection_snapshot
+             WHERE execution_id = execution.execution_id AND kind = $2
+                 AND fold_version = $3::bigint AND version <= execution.version
+             ORDER BY version DESC LIMIT 1
+         ) AS newest ON true
+         WHERE execution.execution_id = $1"
+    )
 });
+
+/// The events behind the newest snapshot.
+static SELECT_TAIL: LazyLock<String> = LazyLock::new(|| {
+    let events = &*EVENTS;
+    format!(
+        "{events} WHERE execution_id = $1 AND seq > coalesce((
+             SELECT max(version) FROM projection_snapshot
+             WHERE execution_id = $1 AND kind = $2 AND fold_version = $3::bigint
+         ), 0) ORDER BY seq LIMIT $4::bigint"
+    )
+});
+
+static SELECT_RESULT: LazyLock<String> =
+    LazyLock::new(|| select(&RESULT, "WHERE execution_id = $1 AND result_id = $2"));
 
 static CATALOG_BY_ID: LazyLock<String> =
     LazyLock::new(|| select(&CATALOG, "WHERE tenant_id = $1 AND catalog_id = $2"));
@@ -177,13 +199,6 @@ pub(super) async fn execution(
     execution_id: ExecutionId,
 ) -> Result<Option<Execution>, StoreError> {
     let mut client = pool.get().await?;
-    execution_of(&mut client, execution_id).await
-}
-
-async fn execution_of(
-    client: &mut Pooled<'_>,
-    execution_id: ExecutionId,
-) -> Result<Option<Execution>, StoreError> {
     let rows = client
         .rows(&SELECT_EXECUTION, &[&execution_id.get()])
         .await?;
@@ -209,7 +224,8 @@ pub(super) async fn executions(
     Ok(ExecutionPage::of(executions, filter.limit))
 }
 
-/// The reads are not one snapshot: the log may be longer than the execution's row says.
+/// One round trip, but not one moment: the log may be longer than the execution's row says, and a
+/// snapshot that is written in between leaves a gap before the tail, which is then read again.
 pub(super) async fn load(
     pool: &Pool,
     execution_id: ExecutionId,
@@ -217,21 +233,35 @@ pub(super) async fn load(
     page: LogPage,
 ) -> Result<Option<Loaded>, StoreError> {
     let mut client = pool.get().await?;
-    let Some(execution) = execution_of(&mut client, execution_id).await? else {
+    let (id, fold_version) = (execution_id.get(), i64::from(key.fold_version));
+    let (kind, limit) = (key.kind.as_str(), i64::from(page.get()));
+    let of_folded: [Param<'_>; 3] = [&id, &kind, &fold_version];
+    let of_tail: [Param<'_>; 4] = [&id, &kind, &fold_version, &limit];
+    let (folded, tail) = client
+        .two((&SELECT_FOLDED, &of_folded), (&SELECT_TAIL, &of_tail))
+        .await?;
+    let Some(folded) = folded.first() else {
         return Ok(None);
     };
-    let params: [Param<'_>; 4] = [
-        &execution_id.get(),
-        &key.kind.as_str(),
-        &i64::from(key.fold_version),
-        &execution.head.version.get(),
-    ];
-    let rows = client.rows(&SELECT_SNAPSHOT, &params).await?;
-    let snapshot = read_all(&rows, row::snapshot)?.into_iter().next();
+    let of_execution = EXECUTION.columns.len();
+    let execution = row::execution(cells(folded, 0, of_execution))?;
+    let mut of_snapshot = cells(folded, of_execution, SNAPSHOT.columns.len()).peekable();
+    let has_snapshot = of_snapshot.peek().is_some_and(|cell| *cell != Cell::Null);
+    let snapshot = has_snapshot
+        .then(|| row::snapshot(of_snapshot.collect::<Vec<_>>().into_iter()))
+        .transpose()?;
     let after = snapshot
         .as_ref()
         .map_or(Version::EMPTY, |snapshot| snapshot.head.version);
-    let tail = events_of(&mut client, execution_id, after, page).await?;
+    let mut tail = read_all(&tail, row::stored_event)?;
+    let begins_at = tail.first().map(|event| event.record.seq);
+    let has_gap = match begins_at {
+        Some(seq) => seq != after.next_seq(),
+        None => after < execution.head.version,
+    };
+    if has_gap {
+        tail = events_of(&mut client, execution_id, after, page).await?;
+    }
     Ok(Some(Loaded::of(execution, snapshot, tail, page)))
 }
 
@@ -240,6 +270,17 @@ pub(super) async fn write_snapshot(pool: &Pool, snapshot: &Snapshot) -> Result<(
     let cells = snapshot_row(snapshot);
     client.rows(&PUT_SNAPSHOT, &params(&cells)).await?;
     Ok(())
+}
+
+pub(super) async fn result(
+    pool: &Pool,
+    execution_id: ExecutionId,
+    result_id: ResultId,
+) -> Result<Option<StoredResult>, StoreError> {
+    let mut client = pool.get().await?;
+    let params: [Param<'_>; 2] = [&execution_id.get(), &result_id.get()];
+    let rows = client.rows(&SELECT_RESULT, &params).await?;
+    Ok(read_all(&rows, row::result)?.into_iter().next())
 }
 
 pub(super) async fn due(
@@ -333,6 +374,17 @@ pub(super) async fn heartbeat(
         RETURNING runtime_id";
     let mut client = pool.get().await?;
     let params: [Param<'_>; 3] = [&kind.as_str(), &name.as_str(), &now.to_cell()];
+    Ok(!client.rows(sql, &params).await?.is_empty())
+}
+
+pub(super) async fn remove_runtime(
+    pool: &Pool,
+    kind: RuntimeKind,
+    name: &Text,
+) -> Result<bool, StoreError> {
+    let sql = "DELETE FROM runtime WHERE kind = $1 AND name = $2 RETURNING runtime_id";
+    let mut client = pool.get().await?;
+    let params: [Param<'_>; 2] = [&kind.as_str(), &name.as_str()];
     Ok(!client.rows(sql, &params).await?.is_empty())
 }
 

@@ -3,16 +3,20 @@
 use std::sync::LazyLock;
 
 use noetl_types::limits::PageLimit;
-use noetl_types::{CommandId, Text, Timestamp};
+use noetl_types::{CommandId, ExecutionId, PoolName, Text, Timestamp, WorkerId};
 use tokio_postgres::types::ToSql;
 
-use super::append::{FENCE, fence_row};
+use super::append::fence_row;
 use super::bind::{cells, failure, read_all};
 use super::block::{Block, Shape};
 use super::pool::Pool;
+use super::statement::FENCE;
 use crate::error::StoreError;
 use crate::fair;
-use crate::model::{Command, Extension, Fence, LeaseRequest, LeasedCommand, Release};
+use crate::model::{
+    Command, CommandFilter, CommandPage, Extension, Fence, LeaseRequest, LeasedCommand, MAX_POOLS,
+    PoolCount, Release,
+};
 use crate::row::{self, COMMAND, Cell, EVENT, Kind, STORED_EVENT, ToCell as _};
 
 static SELECT_COMMAND: LazyLock<String> = LazyLock::new(|| {
@@ -26,6 +30,11 @@ static SELECT_EXPIRED: LazyLock<String> = LazyLock::new(|| {
         "SELECT {columns} FROM command WHERE lease_until <= $1::timestamptz
          ORDER BY lease_until, command_id LIMIT $2::bigint"
     )
+});
+
+static LIST_COMMANDS: LazyLock<String> = LazyLock::new(|| {
+    let columns = COMMAND.list_of("command.");
+    format!("SELECT {columns} {}", include_str!("sql/list_commands.sql"))
 });
 
 static LEASE: LazyLock<String> = LazyLock::new(|| {
@@ -83,6 +92,47 @@ pub(super) async fn expired(
     read_all(&rows, row::command)
 }
 
+pub(super) async fn commands(
+    pool: &Pool,
+    filter: &CommandFilter,
+) -> Result<CommandPage, StoreError> {
+    let mut client = pool.get().await?;
+    let params: [&(dyn ToSql + Sync); 7] = [
+        &filter.tenant_id.as_str(),
+        &filter.choice.names(),
+        &filter.execution_id.map(ExecutionId::get),
+        &filter.pool.as_ref().map(PoolName::as_str),
+        &filter.worker.as_ref().map(WorkerId::as_str),
+        &filter.after.map(CommandId::get),
+        &i64::from(filter.limit.get()),
+    ];
+    let rows = client.rows(&LIST_COMMANDS, &params).await?;
+    Ok(CommandPage::of(
+        read_all(&rows, row::command)?,
+        filter.limit,
+    ))
+}
+
+pub(super) async fn release_worker(
+    pool: &Pool,
+    worker: &WorkerId,
+    now: Timestamp,
+) -> Result<u64, StoreError> {
+    let sql = include_str!("sql/release_worker.sql");
+    let mut client = pool.get().await?;
+    let rows = client
+        .rows(sql, &[&worker.as_str(), &now.to_cell()])
+        .await?;
+    u64::try_from(rows.len()).map_err(StoreError::fatal)
+}
+
+pub(super) async fn pool_counts(pool: &Pool) -> Result<Vec<PoolCount>, StoreError> {
+    let sql = include_str!("sql/pool_counts.sql");
+    let mut client = pool.get().await?;
+    let rows = client.rows(sql, &[&i64::from(MAX_POOLS)]).await?;
+    read_all(&rows, row::pool_count)
+}
+
 pub(super) async fn lease(
     pool: &Pool,
     request: &LeaseRequest,
@@ -123,7 +173,7 @@ pub(super) async fn extend(
 ) -> Result<Vec<Extension>, StoreError> {
     let mut block = WISHES.block();
     for (place, fence) in (0_i64..).zip(leases) {
-        block.push(fence_row(place, fence));
+        block.push(&fence_row(place, fence));
     }
     let commands = ids(leases.iter());
     let until = until.to_cell();
@@ -145,7 +195,7 @@ pub(super) async fn release(pool: &Pool, leases: &[Release]) -> Result<Vec<bool>
     for (place, release) in (0_i64..).zip(leases) {
         let not_before = release.not_before.to_cell();
         let fence = fence_row(place, &release.fence);
-        block.push(fence.into_iter().chain([not_before]));
+        block.push(fence.iter().chain([&not_before]));
     }
     let commands = ids(leases.iter().map(|release| &release.fence));
     let params = params(&block, [&commands]);

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use noetl_testkit::postgres::Database;
+use noetl_testkit::postgres::{Cluster, Database, Role};
 use noetl_types::id::first_id_at;
 use tokio::task::JoinSet;
 use tokio_postgres::NoTls;
 
 use super::{PostgresOptions, PostgresStore};
 use crate::suite::fixture::{Run, at, lease_of, one};
-use crate::suite::{Bench, differ, store_suite};
+use crate::suite::{Bench, differ, differ_in_lanes, differ_with_faults, store_suite};
 use crate::{AppendRefused, FeedLimit, LogPage, Store as _, StoreError};
 
 fn options(database: &Database) -> PostgresOptions {
@@ -55,10 +55,29 @@ store_suite!(bench);
 
 #[tokio::test]
 async fn histories_are_those_of_the_model() {
-    for seed in 0..6 {
+    sweep(0..10).await;
+}
+
+async fn sweep(seeds: std::ops::Range<u64>) {
+    for seed in seeds {
+        println!("seed {seed}");
         let database = Database::new().unwrap();
-        differ(&open(&database).await, seed, 150).await;
+        differ(&open(&database).await, seed, 200).await;
+        let database = Database::new().unwrap();
+        differ_with_faults(open(&database).await, seed, 200).await;
     }
+}
+
+#[tokio::test]
+#[ignore = "a long sweep"]
+async fn many_histories_are_those_of_the_model() {
+    sweep(1_000..3_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 16)]
+async fn histories_beside_each_other_are_those_of_the_model() {
+    let database = Database::new().unwrap();
+    differ_in_lanes(Arc::new(open(&database).await), 0, 16, 200).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -77,6 +96,15 @@ async fn many_appends_share_few_commits() {
     }
     let commits = store.commits() - before;
     assert!(commits < 20, "{commits} commits");
+    // Every event has the number of its transaction, which the database gave.
+    let client = raw(&database).await;
+    let row = client
+        .query_one("SELECT count(DISTINCT tx), count(*) FROM event", &[])
+        .await
+        .unwrap();
+    let (transactions, events): (i64, i64) = (row.get(0), row.get(1));
+    assert_eq!(events, 257);
+    assert_eq!(u64::try_from(transactions).unwrap(), store.commits());
 }
 
 #[tokio::test]
@@ -266,4 +294,42 @@ async fn a_server_that_is_not_there_may_be_there_later() {
     let options = PostgresOptions::new("host=/nonexistent user=nobody", at("12:00:00"));
     let refused = PostgresStore::open(&options).await.unwrap_err();
     assert_eq!(refused, StoreError::retry(""));
+}
+
+fn refusal_of(refused: &StoreError) -> String {
+    match refused {
+        StoreError::Fatal { cause } => cause.to_string(),
+        StoreError::Retry { .. } => panic!("{refused:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_may_lose_what_it_answered_is_refused() {
+    let cluster = Cluster::own(&["fsync=off"], Role::Primary).unwrap();
+    let options = PostgresOptions::new(cluster.config("postgres"), at("12:00:00"));
+    let refused = PostgresStore::open(&options).await.unwrap_err();
+    assert!(refusal_of(&refused).starts_with("the setting fsync is off"));
+}
+
+#[tokio::test]
+async fn a_standby_is_refused() {
+    let cluster = Cluster::own(&[], Role::Standby).unwrap();
+    let options = PostgresOptions::new(cluster.config("postgres"), at("12:00:00"));
+    let refused = PostgresStore::open(&options).await.unwrap_err();
+    assert!(refusal_of(&refused).starts_with("the server is a standby"));
+}
+
+/// Whatever the database says, a session of the store waits for the disk.
+#[tokio::test]
+async fn a_database_that_forgets_by_default_does_not_forget_appends() {
+    let database = Database::new().unwrap();
+    let name = database.name();
+    database
+        .run(&format!("ALTER DATABASE {name} SET synchronous_commit = off"))
+        .unwrap();
+    let store = open(&database).await;
+    Run::started(&store, 1).await;
+    let mut client = store.pool.get().await.unwrap();
+    let rows = client.rows("SHOW synchronous_commit", &[]).await.unwrap();
+    assert_eq!(rows[0].get::<_, &str>(0), "on");
 }

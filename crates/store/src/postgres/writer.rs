@@ -10,16 +10,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use noetl_types::{ExecutionId, Month};
 use tokio::sync::{mpsc, oneshot};
-use tokio_postgres::{Client, Statement};
+use tokio_postgres::Client;
 
 use super::PostgresOptions;
-use super::append;
+use super::append::{self, Statements};
 use super::bind::{failure, is_taken, lacks_partition};
 use super::partition;
 use super::pool::Pool;
 use crate::error::StoreError;
 use crate::model::{AppendRefused, Appended};
-use crate::seal::Sealed;
+use crate::row::Rows;
 
 /// Appends that share one statement at most.
 const MAX_GROUP: usize = 256;
@@ -27,11 +27,14 @@ const MAX_GROUP: usize = 256;
 /// Events that share one statement, unless one append has more by itself.
 const MAX_GROUP_EVENTS: usize = 5_000;
 
+/// Bytes that share one statement, unless one append has more by itself.
+const MAX_GROUP_BYTES: usize = 16 * 1024 * 1024;
+
 type Verdict = Result<Appended, AppendRefused>;
 
 /// An append on its way to a writer.
 struct Waiting {
-    sealed: Sealed,
+    rows: Rows,
     reply: oneshot::Sender<Verdict>,
 }
 
@@ -67,14 +70,14 @@ impl Writers {
 
     /// Appends the items of one call. Those of the same execution go one after the other, each in
     /// its own round; all others go together.
-    pub(super) async fn append(&self, sealed: Vec<Result<Sealed, AppendRefused>>) -> Vec<Verdict> {
+    pub(super) async fn append(&self, items: Vec<Result<Rows, AppendRefused>>) -> Vec<Verdict> {
         let mut verdicts: Vec<Option<Verdict>> = Vec::new();
         let mut left = VecDeque::new();
-        for (place, sealed) in sealed.into_iter().enumerate() {
-            match sealed {
-                Ok(sealed) => {
+        for (place, rows) in items.into_iter().enumerate() {
+            match rows {
+                Ok(rows) => {
                     verdicts.push(None);
-                    left.push_back((place, sealed));
+                    left.push_back((place, rows));
                 }
                 Err(refused) => verdicts.push(Some(Err(refused))),
             }
@@ -83,8 +86,8 @@ impl Writers {
             let (round, later) = split_round(left);
             left = later;
             let mut replies = Vec::new();
-            for (place, sealed) in round {
-                replies.push((place, self.send(sealed).await));
+            for (place, rows) in round {
+                replies.push((place, self.send(rows).await));
             }
             for (place, reply) in replies {
                 let verdict = match reply {
@@ -105,22 +108,22 @@ impl Writers {
             .collect()
     }
 
-    async fn send(&self, sealed: Sealed) -> Result<oneshot::Receiver<Verdict>, StoreError> {
+    async fn send(&self, rows: Rows) -> Result<oneshot::Receiver<Verdict>, StoreError> {
         let stopped = || StoreError::fatal("the writer has stopped");
         let count = self.queues.len().max(1);
         // Ids of one millisecond differ in their lowest bits, those of others above.
-        let id = sealed.append.execution_id.get();
+        let id = rows.execution_id.get();
         let mixed = (id ^ (id >> 22)).unsigned_abs();
         let place = usize::try_from(mixed).unwrap_or_default() % count;
         let queue = self.queues.get(place).ok_or_else(stopped)?;
         let (reply, receiver) = oneshot::channel();
-        let waiting = Waiting { sealed, reply };
+        let waiting = Waiting { rows, reply };
         queue.send(waiting).await.map_err(|_| stopped())?;
         Ok(receiver)
     }
 }
 
-type Placed = (usize, Sealed);
+type Placed = (usize, Rows);
 
 /// The first item of every execution, and the rest.
 fn split_round(items: VecDeque<Placed>) -> (Vec<Placed>, VecDeque<Placed>) {
@@ -128,7 +131,7 @@ fn split_round(items: VecDeque<Placed>) -> (Vec<Placed>, VecDeque<Placed>) {
     let mut round = Vec::new();
     let mut later = VecDeque::new();
     for item in items {
-        if executions.insert(item.1.append.execution_id) {
+        if executions.insert(item.1.execution_id) {
             round.push(item);
         } else {
             later.push_back(item);
@@ -137,10 +140,10 @@ fn split_round(items: VecDeque<Placed>) -> (Vec<Placed>, VecDeque<Placed>) {
     (round, later)
 }
 
-/// A connection with its statement.
+/// A connection with its statements.
 struct Session {
     client: Client,
-    statement: Statement,
+    statements: Statements,
 }
 
 struct Writer {
@@ -170,7 +173,7 @@ impl Writer {
     }
 
     async fn write(&mut self, group: Vec<Waiting>) {
-        let items: Vec<_> = group.iter().map(|waiting| &waiting.sealed).collect();
+        let items: Vec<_> = group.iter().map(|waiting| &waiting.rows).collect();
         let verdicts = self.group(&items).await;
         for (waiting, verdict) in group.into_iter().zip(verdicts) {
             // Who no longer waits for the answer does not get one.
@@ -180,7 +183,7 @@ impl Writer {
 
     /// Appends a group; if the statement fails because of one item, each is tried by itself, so that
     /// none fails its neighbours.
-    async fn group(&mut self, items: &[&Sealed]) -> Vec<Verdict> {
+    async fn group(&mut self, items: &[&Rows]) -> Vec<Verdict> {
         let error = match self.attempt(items).await {
             Ok(verdicts) => return verdicts,
             Err(error) => error,
@@ -204,7 +207,7 @@ impl Writer {
     }
 
     /// Sends a statement, once more when the log lacks a month.
-    async fn attempt(&mut self, items: &[&Sealed]) -> Result<Vec<Verdict>, Failed> {
+    async fn attempt(&mut self, items: &[&Rows]) -> Result<Vec<Verdict>, Failed> {
         match self.send(items).await {
             Err(Failed::NoPartition) => {
                 self.make_months(items).await?;
@@ -214,9 +217,9 @@ impl Writer {
         }
     }
 
-    async fn send(&mut self, items: &[&Sealed]) -> Result<Vec<Verdict>, Failed> {
+    async fn send(&mut self, items: &[&Rows]) -> Result<Vec<Verdict>, Failed> {
         let session = self.session().await?;
-        let result = append::append(&session.client, &session.statement, items).await;
+        let result = append::append(&session.client, &mut session.statements, items).await;
         match result {
             Ok(verdicts) => {
                 self.commits.fetch_add(1, Ordering::Relaxed);
@@ -233,19 +236,18 @@ impl Writer {
             Some(session) if !session.client.is_closed() => session,
             Some(_) | None => {
                 let client = self.pool.connect().await?;
-                let statement = append::prepare(&client).await.map_err(failure)?;
-                Session { client, statement }
+                Session {
+                    client,
+                    statements: Statements::default(),
+                }
             }
         };
         Ok(self.session.insert(session))
     }
 
-    async fn make_months(&mut self, items: &[&Sealed]) -> Result<(), StoreError> {
+    async fn make_months(&mut self, items: &[&Rows]) -> Result<(), StoreError> {
         let month = |id: ExecutionId| Month::of(id.time());
-        let months: BTreeSet<Month> = items
-            .iter()
-            .map(|item| month(item.append.execution_id))
-            .collect();
+        let months: BTreeSet<Month> = items.iter().map(|item| month(item.execution_id)).collect();
         let session = self.session().await?;
         for month in months {
             partition::ensure(&mut session.client, month).await?;
@@ -280,15 +282,16 @@ impl From<Failed> for AppendRefused {
 /// As many of the first as fit, each execution once; the others keep their order.
 fn take_group(waiting: &mut VecDeque<Waiting>) -> Vec<Waiting> {
     let mut executions = BTreeSet::new();
-    let mut events = 0;
+    let (mut events, mut bytes) = (0, 0);
     let mut group = Vec::new();
     let mut later = VecDeque::new();
     for item in waiting.drain(..) {
-        let more = events + item.sealed.events.len();
-        let fits = group.is_empty() || more <= MAX_GROUP_EVENTS;
+        let (more_events, more_bytes) = (events + item.rows.events.len(), bytes + item.rows.bytes);
+        let fits = more_events <= MAX_GROUP_EVENTS && more_bytes <= MAX_GROUP_BYTES;
+        let fits = fits || group.is_empty();
         // An execution that is put off stays put off, or its appends would change places.
-        if executions.insert(item.sealed.append.execution_id) && fits {
-            events = more;
+        if executions.insert(item.rows.execution_id) && fits {
+            (events, bytes) = (more_events, more_bytes);
             group.push(item);
         } else {
             later.push_back(item);

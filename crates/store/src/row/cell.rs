@@ -6,8 +6,8 @@ use noetl_types::limits::{MaxAttempts, Priority};
 use noetl_types::record::{Elapsed, SchemaVersion};
 use noetl_types::{
     CatalogId, Chain, CommandId, CommandStatus, Digest, EventId, EventName, ExecutionId,
-    ExecutionStatus, Json, MachineId, OrganizationId, PlaybookPath, PoolName, RuntimeId, Seq,
-    StatusName, StepName, TenantId, Text, Timestamp, Version, WorkerId, json,
+    ExecutionStatus, Json, MachineId, OrganizationId, PlaybookPath, PoolName, ResultId, RuntimeId,
+    Seq, StatusName, StepName, TenantId, Text, Timestamp, Version, WorkerId, json,
 };
 
 use crate::model::{LeaseToken, Origin, RuntimeKind};
@@ -21,7 +21,7 @@ pub(crate) enum Cell {
     Float(f64),
     /// A text, or canonical JSON.
     Text(Arc<str>),
-    Bytes(Vec<u8>),
+    Bytes(Arc<[u8]>),
     /// Microseconds since the epoch.
     Time(i64),
 }
@@ -55,6 +55,16 @@ pub(crate) trait FromCell: Sized {
 }
 
 impl Cell {
+    /// About how many bytes it takes on its way.
+    pub(crate) fn bytes_about(&self) -> usize {
+        match self {
+            Self::Null => 1,
+            Self::Bool(_) | Self::Int(_) | Self::Float(_) | Self::Time(_) => 8,
+            Self::Text(text) => text.len(),
+            Self::Bytes(bytes) => bytes.len(),
+        }
+    }
+
     fn kind(&self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -81,7 +91,7 @@ impl Cell {
         }
     }
 
-    fn bytes(self) -> Result<Vec<u8>, CellProblem> {
+    fn bytes(self) -> Result<Arc<[u8]>, CellProblem> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
             other => Err(other.is_not("bytes")),
@@ -226,7 +236,9 @@ impl ToCell for Json {
         if self.is_null() {
             Cell::Null
         } else {
-            Cell::Text(self.to_string().into())
+            // Canonical JSON is UTF-8, so the second half never runs.
+            let text = String::from_utf8(json::to_canonical(self));
+            Cell::Text(text.map_or_else(|_| self.to_string().into(), Arc::from))
         }
     }
 }
@@ -239,13 +251,25 @@ impl FromCell for Json {
 
 impl ToCell for [u8] {
     fn to_cell(&self) -> Cell {
-        Cell::Bytes(self.to_vec())
+        Cell::Bytes(self.into())
+    }
+}
+
+impl ToCell for Arc<[u8]> {
+    fn to_cell(&self) -> Cell {
+        Cell::Bytes(Self::clone(self))
+    }
+}
+
+impl FromCell for Arc<[u8]> {
+    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+        cell.bytes()
     }
 }
 
 impl FromCell for Vec<u8> {
     fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
-        cell.bytes()
+        Ok(cell.bytes()?.to_vec())
     }
 }
 
@@ -311,6 +335,7 @@ numbers!(
     CommandId,
     EventId,
     ExecutionId,
+    ResultId,
     RuntimeId,
     Seq,
     Version,

@@ -61,6 +61,37 @@ pub(crate) static EVENT: Table = Table {
     ],
 };
 
+/// Columns that only copied events and those of other producers have.
+pub(crate) const RARE: &[&str] = &[
+    "stage_id",
+    "frame_id",
+    "aggregate_type",
+    "aggregate_id",
+    "stream_id",
+    "stream_version",
+    "schema_name",
+    "payload_ref",
+    "stack_trace",
+    "producer",
+    "causation_id",
+    "correlation_id",
+    "idempotency_key",
+    "current_index",
+    "current_item",
+    "context_key",
+    "context_value",
+    "distributed_state",
+    "trace_component",
+    "extra",
+    "envelope_checksum",
+];
+
+/// Whether the row of an event has none of the rare columns.
+pub(crate) fn is_lean(row: &[Cell]) -> bool {
+    let mut columns = EVENT.columns.iter().zip(row);
+    columns.all(|((name, _), cell)| *cell == Cell::Null || !RARE.contains(name))
+}
+
 /// An event with its place in the feed, as it is read.
 pub(crate) static STORED_EVENT: Table = Table {
     name: "event",

@@ -10,25 +10,27 @@ macro_rules! cells {
     };
 }
 
+mod append;
 mod cell;
 mod event;
 mod table;
 mod tables;
 
+pub(crate) use append::{Rows, rows_of};
 pub(crate) use cell::Cell;
-pub(crate) use event::{EVENT, event_row, stored_event};
+pub(crate) use event::{EVENT, stored_event};
 pub(crate) use table::{Cells, Corrupt, Table};
 pub(crate) use tables::{
-    CATALOG, COMMAND, EXECUTION, EXECUTION_CHANGING, MACHINE, RUNTIME, SNAPSHOT, catalog_entry,
-    catalog_row, command, command_row, due_timer, execution, execution_row, machine, machine_row,
-    patch_row, runtime, runtime_row, snapshot, snapshot_row,
+    CATALOG, COMMAND, EXECUTION, EXECUTION_CHANGING, MACHINE, RESULT, RUNTIME, SNAPSHOT,
+    catalog_entry, catalog_row, command, command_row, due_timer, execution, machine, machine_row,
+    pool_count, result, runtime, runtime_row, snapshot, snapshot_row,
 };
 
 // One backend sends rows as arrays, the other reads single columns.
 #[cfg(feature = "postgres")]
 pub(crate) use cell::{ToCell, time};
 #[cfg(feature = "postgres")]
-pub(crate) use event::STORED_EVENT;
+pub(crate) use event::{RARE, STORED_EVENT};
 #[cfg(feature = "postgres")]
 pub(crate) use table::Kind;
 #[cfg(feature = "sqlite")]

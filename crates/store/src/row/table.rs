@@ -30,9 +30,15 @@ impl Table {
 
     /// The columns with a prefix, such as `c.`.
     pub(crate) fn list_of(&self, prefix: &str) -> String {
+        self.list_where(prefix, |_| true)
+    }
+
+    /// Some of the columns with a prefix.
+    pub(crate) fn list_where(&self, prefix: &str, is_wanted: impl Fn(&str) -> bool) -> String {
         let names: Vec<_> = self
             .columns
             .iter()
+            .filter(|(name, _)| is_wanted(name))
             .map(|(name, _)| format!("{prefix}{name}"))
             .collect();
         names.join(", ")

@@ -8,7 +8,8 @@ use super::table::{Cells, Corrupt, Kind, Reader, Table};
 use crate::machines::Machine;
 use crate::model::{
     CatalogEntry, Command, CommandPatch, DueTimer, Execution, ExecutionFacts, ExecutionView,
-    ForkedFrom, Head, LeaseHold, Runtime, Snapshot, SnapshotKey, StepInstance,
+    ForkedFrom, Head, LeaseHold, NewResult, PoolCount, Runtime, Snapshot, SnapshotKey,
+    StepInstance, StoredResult,
 };
 use crate::seal::Sealed;
 
@@ -120,6 +121,31 @@ pub(crate) static TIMER: Table = Table {
         ("execution_id", Kind::Int),
         ("timer_id", Kind::Text),
         ("fire_at", Kind::Time),
+    ],
+};
+
+/// A result.
+pub(crate) static RESULT: Table = Table {
+    name: "result_store",
+    columns: &[
+        ("execution_id", Kind::Int),
+        ("result_id", Kind::Int),
+        ("name", Kind::Text),
+        ("data", Kind::Bytes),
+        ("sha256", Kind::Bytes),
+        ("media_type", Kind::Text),
+        ("created_at", Kind::Time),
+    ],
+};
+
+/// How busy a pool is.
+pub(crate) static POOL_COUNT: Table = Table {
+    name: "command",
+    columns: &[
+        ("pool", Kind::Text),
+        ("pending", Kind::Int),
+        ("leased", Kind::Int),
+        ("oldest_lease", Kind::Time),
     ],
 };
 
@@ -360,6 +386,44 @@ pub(crate) fn due_timer(cells: Cells) -> Result<DueTimer, Corrupt> {
         execution_id: row.take()?,
         timer_id: row.take()?,
         fire_at: row.take()?,
+    })
+}
+
+/// Takes a result of an append apart.
+pub(crate) fn result_row(sealed: &Sealed, result: &NewResult) -> Vec<Cell> {
+    cells![
+        sealed.append.execution_id,
+        result.result_id,
+        result.name,
+        result.bytes,
+        result.sha256,
+        result.media_type,
+        sealed.head.ingest_time,
+    ]
+}
+
+/// Puts a result together.
+pub(crate) fn result(cells: Cells) -> Result<StoredResult, Corrupt> {
+    let mut row = Reader::new(&RESULT, cells);
+    Ok(StoredResult {
+        execution_id: row.take()?,
+        result_id: row.take()?,
+        name: row.take()?,
+        bytes: row.take()?,
+        sha256: row.take()?,
+        media_type: row.take()?,
+        created_at: row.take()?,
+    })
+}
+
+/// Puts together how busy a pool is.
+pub(crate) fn pool_count(cells: Cells) -> Result<PoolCount, Corrupt> {
+    let mut row = Reader::new(&POOL_COUNT, cells);
+    Ok(PoolCount {
+        pool: row.take()?,
+        pending: row.take()?,
+        leased: row.take()?,
+        oldest_lease: row.take()?,
     })
 }
 

@@ -6,15 +6,11 @@ use noetl_types::{Chain, ExecutionId, FeedPosition, Version};
 use rusqlite::{Connection, params_from_iter};
 
 use super::bind::{execute, failure, first, is_taken, micros, places};
-use super::writer::rolled_back;
+use super::writer::{Care, rolled_back};
 use super::{query, queue};
 use crate::error::StoreError;
-use crate::model::{AppendRefused, Appended, CommandChange, TimerChange};
-use crate::row::{
-    COMMAND, EVENT, EXECUTION, EXECUTION_CHANGING, Reader, command_row, event_row, execution_row,
-    patch_row,
-};
-use crate::seal::Sealed;
+use crate::model::{AppendRefused, Appended, TimerChange};
+use crate::row::{COMMAND, Cell, EVENT, EXECUTION, EXECUTION_CHANGING, RESULT, Reader, Rows};
 
 static INSERT_EVENT: LazyLock<String> = LazyLock::new(|| {
     let (columns, places) = (EVENT.list(), places(EVENT.columns.len()));
@@ -35,6 +31,11 @@ static UPDATE_EXECUTION: LazyLock<String> = LazyLock::new(|| {
 static INSERT_COMMAND: LazyLock<String> = LazyLock::new(|| {
     let (columns, places) = (COMMAND.list(), places(COMMAND.columns.len()));
     format!("INSERT INTO command ({columns}) VALUES ({places})")
+});
+
+static INSERT_RESULT: LazyLock<String> = LazyLock::new(|| {
+    let (columns, places) = (RESULT.list(), places(RESULT.columns.len()));
+    format!("INSERT INTO result_store ({columns}) VALUES ({places})")
 });
 
 /// The parameters are the columns of a patch.
@@ -77,60 +78,69 @@ impl From<Failed> for AppendRefused {
     }
 }
 
+/// Appends the items of a call. A bold one fails as a whole when an item does that has written
+/// something already; refusals come before anything is written.
 pub(super) fn append_all(
     connection: &Connection,
-    sealed: Vec<Result<Sealed, AppendRefused>>,
-) -> Vec<Result<Appended, AppendRefused>> {
-    sealed
-        .into_iter()
-        .map(|sealed| append(connection, &sealed?))
-        .collect()
+    items: &[Result<Rows, AppendRefused>],
+    care: Care,
+) -> Result<Vec<Result<Appended, AppendRefused>>, StoreError> {
+    let mut verdicts = Vec::with_capacity(items.len());
+    for rows in items {
+        verdicts.push(match rows {
+            Err(refused) => Err(refused.clone()),
+            Ok(rows) => match judge(connection, rows) {
+                Err(refused) => Err(refused),
+                Ok(()) => match care {
+                    Care::Bold => match write(connection, rows) {
+                        Ok(appended) => Ok(appended),
+                        Err(_) => return Err(rolled_back()),
+                    },
+                    Care::Careful => write_with_savepoint(connection, rows),
+                },
+            },
+        });
+    }
+    Ok(verdicts)
 }
 
-fn append(connection: &Connection, sealed: &Sealed) -> Result<Appended, AppendRefused> {
+fn write_with_savepoint(connection: &Connection, rows: &Rows) -> Result<Appended, AppendRefused> {
     // An earlier item may have met a full disk, which ends the transaction: what came now would be
     // committed by itself.
     if connection.is_autocommit() {
         return Err(rolled_back().into());
     }
-    judge(connection, sealed)?;
     execute(connection, "SAVEPOINT item", []).map_err(failure)?;
-    let written = write(connection, sealed);
-    let end = if written.is_ok() {
-        "RELEASE item"
-    } else {
-        "ROLLBACK TO item"
-    };
-    execute(connection, end, []).map_err(failure)?;
+    let written = write(connection, rows);
     if written.is_err() {
-        execute(connection, "RELEASE item", []).map_err(failure)?;
+        execute(connection, "ROLLBACK TO item", []).map_err(failure)?;
     }
+    execute(connection, "RELEASE item", []).map_err(failure)?;
     Ok(written?)
 }
 
 /// The order of these questions is part of what all backends agree on.
-fn judge(connection: &Connection, sealed: &Sealed) -> Result<(), AppendRefused> {
-    let append = &sealed.append;
-    if query::is_gone(connection, append.execution_id)? {
+fn judge(connection: &Connection, rows: &Rows) -> Result<(), AppendRefused> {
+    if query::is_gone(connection, rows.execution_id)? {
         return Err(AppendRefused::Gone);
     }
-    match (head(connection, append.execution_id)?, &append.start) {
-        (Some(_), Some(_)) => return Err(AppendRefused::AlreadyExists),
-        (None, None) => return Err(AppendRefused::NotFound),
-        (None, Some(_)) => {}
-        (Some((version, chain, has_ended)), None) => {
-            if version != append.expected.version || chain != append.expected.chain {
+    match (head(connection, rows.execution_id)?, rows.starts) {
+        (Some(_), true) => return Err(AppendRefused::AlreadyExists),
+        (None, false) => return Err(AppendRefused::NotFound),
+        (None, true) => {}
+        (Some((version, chain, has_ended)), false) => {
+            if version != rows.expected.version || chain != rows.expected.chain {
                 return Err(AppendRefused::Conflict { actual: version });
             }
-            if has_ended && !sealed.is_audit {
+            if has_ended && !rows.is_audit {
                 return Err(AppendRefused::Terminal);
             }
         }
     }
-    for fence in &append.fences {
+    for fence in &rows.fences {
         let command = queue::command(connection, fence.command_id)?;
         let holds = command.is_some_and(|command| {
-            command.execution_id == append.execution_id && fence.holds(&command)
+            command.execution_id == rows.execution_id && fence.holds(&command)
         });
         if !holds {
             return Err(AppendRefused::Fenced {
@@ -151,53 +161,38 @@ fn head(
     })
 }
 
-fn write(connection: &Connection, sealed: &Sealed) -> Result<Appended, Failed> {
-    let append = &sealed.append;
-    let execution = execution_row(sealed);
-    if append.start.is_some() {
-        execute(connection, &INSERT_EXECUTION, params_from_iter(execution))?;
+fn write(connection: &Connection, rows: &Rows) -> Result<Appended, Failed> {
+    let insert = |sql: &str, row: &[Cell]| execute(connection, sql, params_from_iter(row));
+    if rows.starts {
+        insert(&INSERT_EXECUTION, &rows.execution)?;
     } else {
-        let changing = execution.iter().take(EXECUTION_CHANGING.columns.len());
+        let changing = rows.execution.iter().take(EXECUTION_CHANGING.columns.len());
         execute(connection, &UPDATE_EXECUTION, params_from_iter(changing))?;
     }
-    for event in &sealed.events {
-        execute(
-            connection,
-            &INSERT_EVENT,
-            params_from_iter(event_row(event)),
-        )?;
+    for event in &rows.events {
+        insert(&INSERT_EVENT, event)?;
     }
+    // The position of the last event, before anything else is inserted.
     let feed = FeedPosition {
         tx: 0,
         position: connection.last_insert_rowid(),
     };
-    for change in &append.commands {
-        write_command(connection, append.execution_id, change)?;
+    for command in &rows.issued {
+        insert(&INSERT_COMMAND, command)?;
     }
-    for change in &append.timers {
-        write_timer(connection, append.execution_id, change)?;
+    for (_, patch) in &rows.patches {
+        insert(PATCH_COMMAND, patch)?;
+    }
+    for result in &rows.results {
+        insert(&INSERT_RESULT, result)?;
+    }
+    for change in &rows.timers {
+        write_timer(connection, rows.execution_id, change)?;
     }
     Ok(Appended {
-        head: sealed.head,
+        head: rows.head,
         feed,
     })
-}
-
-fn write_command(
-    connection: &Connection,
-    execution_id: ExecutionId,
-    change: &CommandChange,
-) -> Result<(), rusqlite::Error> {
-    if let CommandChange::Issue(command) = change {
-        let command = command.as_ref().clone().into_command(execution_id);
-        let row = command_row(&command);
-        execute(connection, &INSERT_COMMAND, params_from_iter(row))?;
-    }
-    if let Some(patch) = change.patch() {
-        let row = patch_row(execution_id, &patch);
-        execute(connection, PATCH_COMMAND, params_from_iter(row))?;
-    }
-    Ok(())
 }
 
 fn write_timer(

@@ -27,7 +27,7 @@ impl FromSql for Cell {
             ValueRef::Integer(number) => Self::Int(number),
             ValueRef::Real(number) => Self::Float(number),
             ValueRef::Text(_) => Self::Text(value.as_str()?.into()),
-            ValueRef::Blob(bytes) => Self::Bytes(bytes.to_vec()),
+            ValueRef::Blob(bytes) => Self::Bytes(bytes.into()),
         })
     }
 }

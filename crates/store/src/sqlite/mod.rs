@@ -7,6 +7,7 @@
 mod append;
 mod bind;
 mod open;
+mod place;
 mod query;
 mod queue;
 mod readers;
@@ -21,19 +22,21 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
 use noetl_types::{
-    CommandId, ExecutionId, FeedPosition, StoredEvent, TenantId, Text, Timestamp, Version,
+    CommandId, ExecutionId, FeedPosition, ResultId, StoredEvent, TenantId, Text, Timestamp,
+    Version, WorkerId,
 };
 
 use self::readers::Readers;
 use self::writer::{Durability, Writer};
 use crate::error::StoreError;
 use crate::model::{
-    Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Command, DueTimer,
-    Execution, ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence,
-    LeaseRequest, LeasedCommand, Loaded, LogPage, MachineLease, MachineRefused, MachineRenewal,
-    MachineRequest, NewCatalogEntry, NewRuntime, Registered, Release, Runtime, RuntimeKind,
-    Snapshot, SnapshotKey,
+    Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Command,
+    CommandFilter, CommandPage, DueTimer, Execution, ExecutionFilter, ExecutionPage, Extension,
+    FeedBatch, FeedLimit, Fence, LeaseRequest, LeasedCommand, Loaded, LogPage, MachineLease,
+    MachineRefused, MachineRenewal, MachineRequest, NewCatalogEntry, NewRuntime, PoolCount,
+    Registered, Release, Runtime, RuntimeKind, Snapshot, SnapshotKey, StoredResult,
 };
+use crate::row::rows_of;
 use crate::seal::seal_all;
 use crate::store::Store;
 
@@ -85,12 +88,13 @@ impl SqliteStore {
 #[async_trait]
 impl Store for SqliteStore {
     async fn append(&self, appends: Vec<Append>) -> Vec<Result<Appended, AppendRefused>> {
-        let sealed = seal_all(appends);
-        let count = sealed.len();
+        let items = rows_of(seal_all(appends));
+        let count = items.len();
+        let bytes = items.iter().flatten().map(|rows| rows.bytes).sum();
         let written = self
             .writer
-            .run(Durability::Synced, move |connection| {
-                Ok(append::append_all(connection, sealed))
+            .run_large(bytes, move |connection, care| {
+                append::append_all(connection, &items, care)
             })
             .await;
         written.unwrap_or_else(|error| vec![Err(error.into()); count])
@@ -124,6 +128,16 @@ impl Store for SqliteStore {
             .run(Durability::Synced, move |connection| {
                 query::write_snapshot(connection, &snapshot)
             })
+            .await
+    }
+
+    async fn result(
+        &self,
+        execution_id: ExecutionId,
+        result_id: ResultId,
+    ) -> Result<Option<StoredResult>, StoreError> {
+        self.readers
+            .run(move |connection| query::result(connection, execution_id, result_id))
             .await
     }
 
@@ -191,6 +205,27 @@ impl Store for SqliteStore {
             .await
     }
 
+    async fn commands(&self, filter: CommandFilter) -> Result<CommandPage, StoreError> {
+        self.readers
+            .run(move |connection| queue::commands(connection, &filter))
+            .await
+    }
+
+    async fn release_worker(&self, worker: &WorkerId, now: Timestamp) -> Result<u64, StoreError> {
+        let worker = worker.clone();
+        self.writer
+            .run(Durability::Forgettable, move |connection| {
+                queue::release_worker(connection, &worker, now)
+            })
+            .await
+    }
+
+    async fn pool_counts(&self) -> Result<Vec<PoolCount>, StoreError> {
+        self.readers
+            .run(move |connection| queue::pool_counts(connection))
+            .await
+    }
+
     async fn due(&self, now: Timestamp, limit: PageLimit) -> Result<Vec<DueTimer>, StoreError> {
         self.readers
             .run(move |connection| query::due(connection, now, limit))
@@ -200,7 +235,7 @@ impl Store for SqliteStore {
     async fn register(&self, entry: NewCatalogEntry) -> Result<Registered, StoreError> {
         self.writer
             .run(Durability::Synced, move |connection| {
-                query::register(connection, entry)
+                query::register(connection, entry.clone())
             })
             .await
     }
@@ -225,7 +260,7 @@ impl Store for SqliteStore {
     async fn register_runtime(&self, runtime: NewRuntime) -> Result<Runtime, StoreError> {
         self.writer
             .run(Durability::Synced, move |connection| {
-                query::register_runtime(connection, runtime)
+                query::register_runtime(connection, runtime.clone())
             })
             .await
     }
@@ -250,10 +285,19 @@ impl Store for SqliteStore {
             .await
     }
 
+    async fn remove_runtime(&self, kind: RuntimeKind, name: &Text) -> Result<bool, StoreError> {
+        let name = name.clone();
+        self.writer
+            .run(Durability::Synced, move |connection| {
+                query::remove_runtime(connection, kind, &name)
+            })
+            .await
+    }
+
     async fn lease_machine(&self, request: MachineRequest) -> Result<MachineLease, MachineRefused> {
         self.writer
             .run(Durability::Synced, move |connection| {
-                query::change_machines(connection, |machines| machines.lease(request))
+                query::change_machines(connection, |machines| machines.lease(request.clone()))
             })
             .await?
     }

@@ -1,24 +1,31 @@
 //! Opening a file: the lock, the settings that promises rest on, the migrations.
 
-use std::fs::{File, TryLockError};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use noetl_types::Digest;
 use rusqlite::{Connection, OpenFlags, params};
 
 use super::bind::failure;
+use super::place;
 use super::readers::Readers;
 use super::writer::Writer;
 use super::{SqliteOptions, SqliteStore};
 use crate::error::StoreError;
 use crate::migration::{Migration, pending};
 
-static MIGRATIONS: [Migration; 1] = [Migration {
-    version: 1,
-    name: "tables",
-    sql: include_str!("migrations/0001_tables.sql"),
-}];
+static MIGRATIONS: [Migration; 2] = [
+    Migration {
+        version: 1,
+        name: "tables",
+        sql: include_str!("migrations/0001_tables.sql"),
+    },
+    Migration {
+        version: 2,
+        name: "results",
+        sql: include_str!("migrations/0002_results.sql"),
+    },
+];
 
 /// Older libraries can damage a file when a WAL is reset.
 const OLDEST_LIBRARY: i32 = 3_051_003;
@@ -26,19 +33,20 @@ const OLDEST_LIBRARY: i32 = 3_051_003;
 /// Statements that a connection keeps prepared.
 const STATEMENTS: usize = 64;
 
+/// Settings that change how fast a connection is, and nothing else: a cache that a large group fits
+/// into (in KiB, hence negative), no files for what is temporary, and a checkpoint, which the writer
+/// waits for, only after as many pages as a few large groups have.
+const TUNING: [(&str, i64); 3] = [
+    ("cache_size", -32_768),
+    ("temp_store", 2),
+    ("wal_autocheckpoint", 4_000),
+];
+
 /// What must be true of a file or its library before anything is written.
 #[derive(Debug, thiserror::Error)]
 enum OpenError {
     #[error("SQLite {found} is too old: 3.51.3 is the oldest without known damage to files")]
     OldLibrary { found: &'static str },
-    #[error("another process writes to {path}")]
-    InUse { path: PathBuf },
-    #[error("{path} cannot be opened")]
-    Lock {
-        path: PathBuf,
-        #[source]
-        source: std::io::Error,
-    },
     #[error("the setting {setting} is {found}, and has to be {wanted}")]
     Setting {
         setting: &'static str,
@@ -48,12 +56,8 @@ enum OpenError {
 }
 
 pub(super) fn open(options: &SqliteOptions) -> Result<SqliteStore, StoreError> {
-    if rusqlite::version_number() < OLDEST_LIBRARY {
-        return Err(StoreError::fatal(OpenError::OldLibrary {
-            found: rusqlite::version(),
-        }));
-    }
-    let lock = lock(&options.path).map_err(StoreError::fatal)?;
+    check_library(rusqlite::version_number(), rusqlite::version()).map_err(StoreError::fatal)?;
+    let lock = place::take(&options.path).map_err(StoreError::fatal)?;
     let mut writing = connect(&options.path, OpenFlags::default())?;
     set_up(&writing)?;
     migrate(&mut writing)?;
@@ -69,27 +73,11 @@ pub(super) fn open(options: &SqliteOptions) -> Result<SqliteStore, StoreError> {
     })
 }
 
-/// A file beside the database is locked, since SQLite's own locks are only held while it works.
-fn lock(database: &Path) -> Result<File, OpenError> {
-    let mut path = database.as_os_str().to_owned();
-    path.push(".lock");
-    let path = PathBuf::from(path);
-    let file = File::options()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&path)
-        .map_err(|source| OpenError::Lock {
-            path: path.clone(),
-            source,
-        })?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(OpenError::InUse {
-            path: database.to_owned(),
-        }),
-        Err(TryLockError::Error(source)) => Err(OpenError::Lock { path, source }),
+fn check_library(number: i32, found: &'static str) -> Result<(), OpenError> {
+    if number < OLDEST_LIBRARY {
+        return Err(OpenError::OldLibrary { found });
     }
+    Ok(())
 }
 
 fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
@@ -98,6 +86,11 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
     connection
         .busy_timeout(std::time::Duration::from_secs(5))
         .map_err(failure)?;
+    for (setting, value) in TUNING {
+        connection
+            .pragma_update(None, setting, value)
+            .map_err(failure)?;
+    }
     Ok(connection)
 }
 
@@ -111,25 +104,35 @@ fn set_up(connection: &Connection) -> Result<(), StoreError> {
         connection
             .pragma_update(None, setting, wanted)
             .map_err(failure)?;
-        let found: String = connection
-            .pragma_query_value(None, setting, |row| {
-                let value: rusqlite::types::Value = row.get(0)?;
-                Ok(match value {
-                    rusqlite::types::Value::Integer(number) => number.to_string(),
-                    rusqlite::types::Value::Text(text) => text,
-                    other => format!("{other:?}"),
-                })
-            })
-            .map_err(failure)?;
-        if found != shown {
-            return Err(StoreError::fatal(OpenError::Setting {
-                setting,
-                found,
-                wanted,
-            }));
-        }
+        check_setting(connection, setting, wanted, shown)?;
     }
     Ok(())
+}
+
+fn check_setting(
+    connection: &Connection,
+    setting: &'static str,
+    wanted: &'static str,
+    shown: &str,
+) -> Result<(), StoreError> {
+    let found: String = connection
+        .pragma_query_value(None, setting, |row| {
+            let value: rusqlite::types::Value = row.get(0)?;
+            Ok(match value {
+                rusqlite::types::Value::Integer(number) => number.to_string(),
+                rusqlite::types::Value::Text(text) => text,
+                other => format!("{other:?}"),
+            })
+        })
+        .map_err(failure)?;
+    if found == shown {
+        return Ok(());
+    }
+    Err(StoreError::fatal(OpenError::Setting {
+        setting,
+        found,
+        wanted,
+    }))
 }
 
 fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
@@ -174,4 +177,44 @@ fn applied(connection: &Connection) -> Result<Vec<(i64, Digest)>, StoreError> {
         Ok((version, checksum))
     })
     .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_library_is_refused() {
+        let refused = check_library(3_051_002, "3.51.2").unwrap_err();
+        assert!(refused.to_string().starts_with("SQLite 3.51.2 is too old"));
+        check_library(OLDEST_LIBRARY, "3.51.3").unwrap();
+    }
+
+    /// A database in memory has no write-ahead log, whatever it is asked for.
+    #[test]
+    fn a_file_that_does_not_take_the_settings_is_refused() {
+        let connection = Connection::open_in_memory().unwrap();
+        let refused = set_up(&connection).unwrap_err();
+        let StoreError::Fatal { cause } = refused else {
+            panic!("{refused:?}");
+        };
+        assert_eq!(
+            cause.to_string(),
+            "the setting journal_mode is memory, and has to be WAL"
+        );
+    }
+
+    #[test]
+    fn a_setting_that_does_not_sync_is_refused() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.pragma_update(None, "synchronous", "NORMAL").unwrap();
+        let refused = check_setting(&connection, "synchronous", "FULL", "2");
+        let Err(StoreError::Fatal { cause }) = refused else {
+            panic!("{refused:?}");
+        };
+        assert_eq!(
+            cause.to_string(),
+            "the setting synchronous is 1, and has to be FULL"
+        );
+    }
 }

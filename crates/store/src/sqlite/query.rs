@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use noetl_types::limits::PageLimit;
 use noetl_types::{
-    EventId, ExecutionId, FeedPosition, StoredEvent, TenantId, Text, Timestamp, Version,
+    EventId, ExecutionId, FeedPosition, ResultId, StoredEvent, TenantId, Text, Timestamp, Version,
 };
 use rusqlite::{Connection, params, params_from_iter};
 
@@ -14,11 +14,11 @@ use crate::machines::Machines;
 use crate::model::{
     CatalogEntry, CatalogFilter, CatalogKey, DueTimer, Execution, ExecutionFilter, ExecutionPage,
     FeedBatch, FeedLimit, Loaded, LogPage, MachineLease, MachineRefused, NewCatalogEntry,
-    NewRuntime, Registered, Runtime, RuntimeKind, Snapshot, SnapshotKey,
+    NewRuntime, Registered, Runtime, RuntimeKind, Snapshot, SnapshotKey, StoredResult,
 };
 use crate::row::{
-    self, CATALOG, EVENT, EXECUTION, MACHINE, RUNTIME, Reader, SNAPSHOT, Table, catalog_row,
-    machine_row, runtime_row, snapshot_row,
+    self, CATALOG, EVENT, EXECUTION, MACHINE, RESULT, RUNTIME, Reader, SNAPSHOT, Table,
+    catalog_row, machine_row, runtime_row, snapshot_row,
 };
 
 /// One writer makes the order of commits that of positions, so all have the same `tx`.
@@ -51,6 +51,9 @@ static SELECT_SNAPSHOT: LazyLock<String> = LazyLock::new(|| {
         ORDER BY version DESC LIMIT 1";
     select(&SNAPSHOT, newest)
 });
+
+static SELECT_RESULT: LazyLock<String> =
+    LazyLock::new(|| select(&RESULT, "WHERE execution_id = ?1 AND result_id = ?2"));
 
 static CATALOG_BY_ID: LazyLock<String> =
     LazyLock::new(|| select(&CATALOG, "WHERE tenant_id = ?1 AND catalog_id = ?2"));
@@ -189,6 +192,15 @@ pub(super) fn write_snapshot(
     Ok(())
 }
 
+pub(super) fn result(
+    connection: &Connection,
+    execution_id: ExecutionId,
+    result_id: ResultId,
+) -> Result<Option<StoredResult>, StoreError> {
+    let params = (execution_id.get(), result_id.get());
+    first(connection, &SELECT_RESULT, params, row::result)
+}
+
 pub(super) fn due(
     connection: &Connection,
     now: Timestamp,
@@ -273,6 +285,16 @@ pub(super) fn heartbeat(
 ) -> Result<bool, StoreError> {
     let sql = "UPDATE runtime SET heartbeat = ?3 WHERE kind = ?1 AND name = ?2";
     let params = (kind.as_str(), name.as_str(), micros(now));
+    Ok(execute(connection, sql, params).map_err(failure)? > 0)
+}
+
+pub(super) fn remove_runtime(
+    connection: &Connection,
+    kind: RuntimeKind,
+    name: &Text,
+) -> Result<bool, StoreError> {
+    let sql = "DELETE FROM runtime WHERE kind = ?1 AND name = ?2";
+    let params = (kind.as_str(), name.as_str());
     Ok(execute(connection, sql, params).map_err(failure)? > 0)
 }
 

@@ -3,14 +3,17 @@
 use std::sync::LazyLock;
 
 use noetl_types::limits::PageLimit;
-use noetl_types::{CommandId, CommandStatus, Json, Timestamp};
+use noetl_types::{CommandId, CommandStatus, ExecutionId, Json, PoolName, Timestamp, WorkerId};
 use rusqlite::{Connection, params, params_from_iter};
 
 use super::bind::{all, execute, failure, first, micros, places};
 use super::query;
 use crate::error::StoreError;
 use crate::fair::{self, Waiting};
-use crate::model::{Command, Extension, Fence, LeaseHold, LeaseRequest, LeasedCommand, Release};
+use crate::model::{
+    Command, CommandFilter, CommandPage, Extension, Fence, LeaseHold, LeaseRequest, LeasedCommand,
+    MAX_POOLS, PoolCount, Release,
+};
 use crate::row::{self, COMMAND, Reader, command_row};
 
 static SELECT_COMMAND: LazyLock<String> = LazyLock::new(|| {
@@ -24,6 +27,11 @@ static SELECT_EXPIRED: LazyLock<String> = LazyLock::new(|| {
         "SELECT {columns} FROM command WHERE lease_until <= ?1
          ORDER BY lease_until, command_id LIMIT ?2"
     )
+});
+
+static LIST_COMMANDS: LazyLock<String> = LazyLock::new(|| {
+    let columns = COMMAND.list_of("command.");
+    format!("SELECT {columns} {}", include_str!("sql/list_commands.sql"))
 });
 
 static UPDATE_COMMAND: LazyLock<String> = LazyLock::new(|| {
@@ -52,6 +60,40 @@ pub(super) fn expired(
 ) -> Result<Vec<Command>, StoreError> {
     let params = (micros(now), limit.get());
     all(connection, &SELECT_EXPIRED, params, row::command)
+}
+
+pub(super) fn commands(
+    connection: &Connection,
+    filter: &CommandFilter,
+) -> Result<CommandPage, StoreError> {
+    let names = filter.choice.names();
+    let names = names.map(|names| Json::list(names.into_iter().map(Json::from)).to_string());
+    let params = params![
+        filter.tenant_id.as_str(),
+        names,
+        filter.execution_id.map(ExecutionId::get),
+        filter.pool.as_ref().map(PoolName::as_str),
+        filter.worker.as_ref().map(WorkerId::as_str),
+        filter.after.map(CommandId::get),
+        filter.limit.get(),
+    ];
+    let commands = all(connection, &LIST_COMMANDS, params, row::command)?;
+    Ok(CommandPage::of(commands, filter.limit))
+}
+
+pub(super) fn release_worker(
+    connection: &Connection,
+    worker: &WorkerId,
+    now: Timestamp,
+) -> Result<u64, StoreError> {
+    let sql = "UPDATE command SET lease_until = ?2 WHERE worker_id = ?1 AND lease_until > ?2";
+    let ended = execute(connection, sql, (worker.as_str(), micros(now))).map_err(failure)?;
+    u64::try_from(ended).map_err(StoreError::fatal)
+}
+
+pub(super) fn pool_counts(connection: &Connection) -> Result<Vec<PoolCount>, StoreError> {
+    let sql = include_str!("sql/pool_counts.sql");
+    all(connection, sql, [MAX_POOLS], row::pool_count)
 }
 
 pub(super) fn lease(

@@ -9,8 +9,8 @@ use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use super::{SqliteOptions, SqliteStore};
-use crate::suite::fixture::{Run, one};
-use crate::suite::{Bench, differ, store_suite};
+use crate::suite::fixture::{Run, lease_of, one};
+use crate::suite::{Bench, differ, differ_in_lanes, differ_with_faults, store_suite};
 use crate::{Store as _, StoreError};
 
 struct Place {
@@ -55,10 +55,29 @@ store_suite!(bench);
 
 #[tokio::test]
 async fn histories_are_those_of_the_model() {
-    for seed in 0..12 {
+    sweep(0..20).await;
+}
+
+async fn sweep(seeds: std::ops::Range<u64>) {
+    for seed in seeds {
+        println!("seed {seed}");
         let place = Place::new();
-        differ(&place.store(), seed, 150).await;
+        differ(&place.store(), seed, 200).await;
+        let place = Place::new();
+        differ_with_faults(place.store(), seed, 200).await;
     }
+}
+
+#[tokio::test]
+#[ignore = "a long sweep"]
+async fn many_histories_are_those_of_the_model() {
+    sweep(1_000..3_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 16)]
+async fn histories_beside_each_other_are_those_of_the_model() {
+    let place = Place::new();
+    differ_in_lanes(Arc::new(place.store()), 0, 16, 200).await;
 }
 
 #[tokio::test]
@@ -78,7 +97,7 @@ async fn many_appends_share_few_commits() {
     let store = Arc::new(place.store());
     // The writer is busy before the first append comes, and until all of them wait.
     let (sender, receiver) = std::sync::mpsc::channel::<()>();
-    let (begin, has_begun) = tokio::sync::oneshot::channel();
+    let (begin, mut has_begun) = tokio::sync::mpsc::unbounded_channel();
     let busy = {
         let store = Arc::clone(&store);
         tokio::spawn(async move {
@@ -93,7 +112,7 @@ async fn many_appends_share_few_commits() {
                 .await
         })
     };
-    has_begun.await.unwrap();
+    has_begun.recv().await.unwrap();
     let mut appends = JoinSet::new();
     for number in 0..256 {
         let store = Arc::clone(&store);
@@ -110,6 +129,26 @@ async fn many_appends_share_few_commits() {
     }
     let commits = store.commits().all - before.all;
     assert!(commits < 20, "{commits} commits");
+    // The log file of SQLite itself marks the last page of every commit.
+    let in_file = commits_in_wal(&place.options().path);
+    assert_eq!(in_file, store.commits().all + MIGRATING, "as the file has it");
+}
+
+/// Commits that opening a new file takes: one for each migration, and one for their table.
+const MIGRATING: u64 = 3;
+
+/// Counts the commits in a write-ahead log that was never restarted.
+fn commits_in_wal(database: &std::path::Path) -> u64 {
+    let mut path = database.as_os_str().to_owned();
+    path.push("-wal");
+    let bytes = std::fs::read(path).unwrap();
+    let number = |bytes: &[u8]| u32::from_be_bytes(bytes.try_into().unwrap());
+    let page = usize::try_from(number(&bytes[8..12])).unwrap();
+    // A frame is a head of 24 bytes and a page; the head of the last one of a commit tells the size
+    // of the database, all others zero.
+    let frames = bytes[32..].chunks_exact(24 + page);
+    let ends = frames.filter(|frame| number(&frame[4..8]) > 0);
+    u64::try_from(ends.count()).unwrap()
 }
 
 #[tokio::test]
@@ -119,9 +158,7 @@ async fn a_grant_does_not_wait_for_the_disk() {
     let mut run = Run::started(&store, 1).await;
     run.issue(&store).await;
     let before = store.commits();
-    let leased = store
-        .lease(crate::suite::fixture::lease_of("w", 1, 1))
-        .await;
+    let leased = store.lease(lease_of("w", 1, 1)).await;
     assert_eq!(leased.unwrap().len(), 1);
     let after = store.commits();
     assert_eq!(
@@ -141,7 +178,10 @@ fn a_second_writer_is_refused() {
     let Err(StoreError::Fatal { cause }) = second else {
         panic!("{second:?}");
     };
-    assert!(cause.to_string().starts_with("another process writes to"));
+    let text = cause.to_string();
+    let me = format!("another process (process {}) writes to", std::process::id());
+    assert!(text.starts_with(&me), "{text}");
+    assert!(text.contains("stop it first"), "{text}");
     drop(first);
     place.store();
 }
@@ -157,7 +197,7 @@ fn a_file_of_another_program_is_refused() {
     let refused = SqliteStore::open(&place.options()).unwrap_err();
     assert_eq!(refused, StoreError::fatal(""));
     connection
-        .execute("UPDATE schema_migration SET version = 99", [])
+        .execute("UPDATE schema_migration SET version = version + 97", [])
         .unwrap();
     let refused = SqliteStore::open(&place.options()).unwrap_err();
     let StoreError::Fatal { cause } = refused else {
@@ -249,4 +289,56 @@ async fn a_full_disk_loses_nothing_that_was_answered() {
         };
         run.write(&*store, append).await.unwrap();
     }
+}
+
+/// Appends that the child of the next test makes, one after the other.
+const CHILD_APPENDS: u64 = 20;
+
+#[tokio::test]
+#[ignore = "it is run by the test that counts its syncs"]
+async fn child_that_appends_and_leases() {
+    let place = Place::new();
+    let store = place.store();
+    for number in 1..=CHILD_APPENDS {
+        let number = i64::try_from(number).unwrap();
+        Run::started(&store, number).await;
+    }
+    // Grants by themselves are not synced.
+    for _ in 0..100 {
+        store.lease(lease_of("w", 1, 1)).await.unwrap();
+    }
+    println!("done");
+}
+
+/// Runs the test above under `strace`, and reads how often it has synced.
+#[test]
+fn every_answered_append_was_synced() {
+    let folder = TempDir::new().unwrap();
+    let report = folder.path().join("report");
+    let child = std::process::Command::new("strace")
+        .args(["-f", "-c", "-e", "trace=fdatasync,fsync", "-o"])
+        .arg(&report)
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "--ignored", "--nocapture"])
+        .arg("sqlite::tests::child_that_appends_and_leases")
+        .output();
+    let output = match child {
+        Ok(output) => output,
+        Err(error) => return println!("skipped: strace cannot be run: {error}"),
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    if complaint.contains("ptrace") {
+        return println!("skipped: strace may not trace here: {complaint}");
+    }
+    assert!(said.contains("done"), "{said}{complaint}");
+    let report = std::fs::read_to_string(&report).unwrap();
+    // Columns: share, seconds, microseconds per call, calls, perhaps errors, name.
+    let syncs: u64 = report
+        .lines()
+        .filter(|line| line.ends_with("fdatasync") || line.ends_with("fsync"))
+        .map(|line| line.split_whitespace().nth(3).unwrap().parse::<u64>().unwrap())
+        .sum();
+    assert!(syncs >= CHILD_APPENDS, "{syncs} syncs\n{report}");
+    assert!(syncs < CHILD_APPENDS + 60, "grants sync too: {syncs} syncs\n{report}");
 }

@@ -1,8 +1,8 @@
 //! The one thread that writes.
 //!
 //! It never waits for company: it takes what is there when it is free. Alone, a call costs one
-//! commit; under load, many share one. Within a group every call has a savepoint of its own, so
-//! that none fails its neighbours.
+//! commit; under load, many share one. None fails its neighbours: a group in which a call fails is
+//! rolled back and done again with a savepoint for each call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,11 +11,14 @@ use std::thread::JoinHandle;
 use rusqlite::Connection;
 use tokio::sync::{mpsc, oneshot};
 
-use super::bind::failure;
+use super::bind::{execute, failure};
 use crate::error::StoreError;
 
 /// Calls that share one commit at most.
 const MAX_GROUP: usize = 256;
+
+/// Bytes that share one commit, but for the last call of a group.
+const MAX_GROUP_BYTES: usize = 16 * 1024 * 1024;
 
 /// What a commit owes to a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,17 +44,54 @@ struct Counters {
     synced: AtomicU64,
 }
 
-/// Answers a call once its commit has come to an end, good or bad.
-type Reply = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+/// How much a call looks after its neighbours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Care {
+    /// Not at all: should it fail after it has written something, the whole group is rolled back and
+    /// done again. Savepoints copy every page that is written behind them, and failures are rare.
+    Bold,
+    /// What fails is rolled back to a savepoint.
+    Careful,
+}
 
-/// Does the work of a call, and says whether what it wrote is to be kept. Without a connection there
-/// is no transaction to work in, and only the reply is made.
-type Work = Box<dyn FnOnce(Option<&Connection>) -> (bool, Reply) + Send>;
+/// A call on its way through the writer.
+trait Task: Send {
+    /// Does the work, perhaps once more, and says whether what it wrote is to be kept.
+    fn run(&mut self, connection: &Connection, care: Care) -> bool;
 
-/// A call on its way to the writer.
+    /// Answers the call once its commit has come to an end, good or bad.
+    fn reply(self: Box<Self>, committed: Result<(), StoreError>);
+}
+
+/// A call, and what its work has given.
+struct Call<T, W> {
+    work: W,
+    result: Result<T, StoreError>,
+    sender: oneshot::Sender<Result<T, StoreError>>,
+}
+
+impl<T, W> Task for Call<T, W>
+where
+    T: Send,
+    W: Fn(&Connection, Care) -> Result<T, StoreError> + Send,
+{
+    fn run(&mut self, connection: &Connection, care: Care) -> bool {
+        self.result = (self.work)(connection, care);
+        self.result.is_ok()
+    }
+
+    fn reply(self: Box<Self>, committed: Result<(), StoreError>) {
+        // Who no longer waits for the answer does not get one.
+        let _ = self.sender.send(committed.and(self.result));
+    }
+}
+
+/// A call with what the group has to know of it.
 struct Job {
     durability: Durability,
-    work: Work,
+    /// About how much it writes.
+    bytes: usize,
+    task: Box<dyn Task>,
 }
 
 /// The way to the writer.
@@ -98,23 +138,42 @@ impl Writer {
         queue.max_capacity() - queue.capacity()
     }
 
-    /// Does some work in the next transaction. When it fails, it leaves nothing behind.
+    /// Does some work in the next transaction. When it fails, it leaves nothing behind. It may be
+    /// done twice, with the first time forgotten.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         durability: Durability,
-        work: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+        work: impl Fn(&Connection) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.hand_in(durability, 0, move |connection, _| work(connection))
+            .await
+    }
+
+    /// Does some work that writes about so many bytes, and waits for the disk.
+    pub(super) async fn run_large<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        work: impl Fn(&Connection, Care) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.hand_in(Durability::Synced, bytes, work).await
+    }
+
+    async fn hand_in<T: Send + 'static>(
+        &self,
+        durability: Durability,
+        bytes: usize,
+        work: impl Fn(&Connection, Care) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (sender, receiver) = oneshot::channel();
-        let work = Box::new(move |connection: Option<&Connection>| {
-            let result = connection.map_or_else(|| Err(rolled_back()), work);
-            let is_kept = result.is_ok();
-            let reply: Reply = Box::new(move |committed| {
-                // Who no longer waits for the answer does not get one.
-                let _ = sender.send(committed.and(result));
-            });
-            (is_kept, reply)
-        });
-        let job = Job { durability, work };
+        let job = Job {
+            durability,
+            bytes,
+            task: Box::new(Call {
+                work,
+                result: Err(rolled_back()),
+                sender,
+            }),
+        };
         let has_stopped = || StoreError::fatal("the writer has stopped");
         let queue = self.queue.as_ref().ok_or_else(has_stopped)?;
         queue.send(job).await.map_err(|_| has_stopped())?;
@@ -145,33 +204,53 @@ struct Thread {
 impl Thread {
     fn run(&mut self, mut queue: mpsc::Receiver<Job>) {
         while let Some(first) = queue.blocking_recv() {
+            let mut bytes = first.bytes;
             let mut group = vec![first];
             while group.len() < MAX_GROUP
+                && bytes <= MAX_GROUP_BYTES
                 && let Ok(job) = queue.try_recv()
             {
+                bytes += job.bytes;
                 group.push(job);
             }
             self.commit(group);
         }
     }
 
-    fn commit(&mut self, group: Vec<Job>) {
+    fn commit(&mut self, mut group: Vec<Job>) {
         let is_synced = group.iter().any(|job| job.durability == Durability::Synced);
-        let begun = self.begin(is_synced);
-        let (worked, replies) = self.work(begun, group);
-        let outcome = worked.and_then(|()| self.end());
+        let outcome = match self.transaction(&mut group, is_synced, Care::Bold) {
+            Err(Failed::OneOfThem) => self.transaction(&mut group, is_synced, Care::Careful),
+            outcome => outcome,
+        };
         if outcome.is_ok() {
             self.counters.all.fetch_add(1, Ordering::Relaxed);
             self.counters
                 .synced
                 .fetch_add(u64::from(is_synced), Ordering::Relaxed);
-        } else if !self.connection.is_autocommit() {
+        }
+        let outcome = outcome.map_err(|failed| match failed {
+            Failed::All(error) => error,
+            Failed::OneOfThem => rolled_back(),
+        });
+        for job in group {
+            job.task.reply(outcome.clone());
+        }
+    }
+
+    fn transaction(
+        &mut self,
+        group: &mut [Job],
+        is_synced: bool,
+        care: Care,
+    ) -> Result<(), Failed> {
+        self.begin(is_synced)?;
+        let done = self.work(group, care).and_then(|()| Ok(self.end()?));
+        if done.is_err() && !self.connection.is_autocommit() {
             // Should even this fail, the next BEGIN fails too and says so.
             let _ = self.connection.execute_batch("ROLLBACK");
         }
-        for reply in replies {
-            reply(outcome.clone());
-        }
+        done
     }
 
     fn begin(&mut self, is_synced: bool) -> Result<(), StoreError> {
@@ -182,53 +261,62 @@ impl Thread {
                 .map_err(failure)?;
             self.is_synced = is_synced;
         }
-        self.connection
-            .execute_batch("BEGIN IMMEDIATE")
-            .map_err(failure)
+        execute(&self.connection, "BEGIN IMMEDIATE", []).map_err(failure)?;
+        Ok(())
     }
 
     /// Does the work of a group, as long as its transaction lives: what came after its end would be
     /// committed by itself.
-    fn work(
-        &self,
-        begun: Result<(), StoreError>,
-        group: Vec<Job>,
-    ) -> (Result<(), StoreError>, Vec<Reply>) {
-        let mut outcome = begun;
-        let mut replies = Vec::with_capacity(group.len());
+    fn work(&self, group: &mut [Job], care: Care) -> Result<(), Failed> {
         for job in group {
-            if outcome.is_ok() {
-                let (kept, reply) = self.one(job);
-                outcome = kept;
-                replies.push(reply);
-            } else {
-                replies.push((job.work)(None).1);
+            match care {
+                Care::Bold => {
+                    if !job.task.run(&self.connection, care) {
+                        return Err(Failed::OneOfThem);
+                    }
+                }
+                Care::Careful => self.with_savepoint(&mut *job.task)?,
+            }
+            // A full disk may end the whole transaction.
+            if self.connection.is_autocommit() {
+                return Err(rolled_back().into());
             }
         }
-        (outcome, replies)
+        Ok(())
     }
 
-    fn one(&self, job: Job) -> (Result<(), StoreError>, Reply) {
-        if let Err(error) = self.connection.execute_batch("SAVEPOINT job") {
-            return (Err(failure(error)), (job.work)(None).1);
-        }
-        let (is_kept, reply) = (job.work)(Some(&self.connection));
+    fn with_savepoint(&self, task: &mut dyn Task) -> Result<(), StoreError> {
+        execute(&self.connection, "SAVEPOINT job", []).map_err(failure)?;
+        let is_kept = task.run(&self.connection, Care::Careful);
         // A full disk may end the whole transaction, and with it the savepoint.
         if self.connection.is_autocommit() {
-            return (Err(rolled_back()), reply);
+            return Err(rolled_back());
         }
-        let ended = self.connection.execute_batch(if is_kept {
-            "RELEASE job"
-        } else {
-            "ROLLBACK TO job; RELEASE job"
-        });
-        (ended.map_err(failure), reply)
+        if !is_kept {
+            execute(&self.connection, "ROLLBACK TO job", []).map_err(failure)?;
+        }
+        execute(&self.connection, "RELEASE job", []).map_err(failure)?;
+        Ok(())
     }
 
     fn end(&self) -> Result<(), StoreError> {
-        self.connection
-            .execute_batch("COMMIT")
-            .map_err(|error| failure(error).with_unknown_outcome())
+        execute(&self.connection, "COMMIT", [])
+            .map_err(|error| failure(error).with_unknown_outcome())?;
+        Ok(())
+    }
+}
+
+/// Why a group was not committed.
+enum Failed {
+    /// The database failed, and with it all of them.
+    All(StoreError),
+    /// A call failed that looked after nobody.
+    OneOfThem,
+}
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Self {
+        Self::All(error)
     }
 }
 

@@ -139,6 +139,7 @@ impl Run {
             fences: Vec::new(),
             commands: Vec::new(),
             timers: Vec::new(),
+            results: Vec::new(),
         }
     }
 

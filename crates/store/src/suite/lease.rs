@@ -160,11 +160,11 @@ pub(crate) async fn racing_workers_share_no_command(bench: &Bench) {
         run.issue(&*bench.store).await;
     }
     let mut workers = JoinSet::new();
-    for number in 0..8 {
+    for number in 0..16 {
         let store = Arc::clone(&bench.store);
         workers.spawn(async move {
             let mut mine = Vec::new();
-            for _ in 0..10 {
+            for _ in 0..5 {
                 mine.extend(ids(&*store, lease_of("w", number, 3)).await);
             }
             mine
@@ -176,6 +176,51 @@ pub(crate) async fn racing_workers_share_no_command(bench: &Bench) {
     // A worker that looked while others chose may have seen nothing; the rest is still there.
     let rest = ids(&*bench.store, lease_of("w", 99, 100)).await;
     assert_eq!(all.len() + rest.len(), 60);
+}
+
+/// Sixteen reports with the same right token: one closes the command, all others meet its end.
+pub(crate) async fn racing_holders_of_one_lease_report_once(bench: &Bench) {
+    let mut run = Run::started(&*bench.store, 1).await;
+    let command_id = run.issue(&*bench.store).await;
+    let leased = ids(&*bench.store, lease_of("w", 1, 1)).await;
+    assert_eq!(leased, [command_id]);
+    let mut racers = JoinSet::new();
+    for racer in 0..16 {
+        let store = Arc::clone(&bench.store);
+        let mut run = run.clone();
+        racers.spawn(async move {
+            let mut event = run.event(EventType::CommandCompleted);
+            let id = run.id.get() + 1_000 * (racer + 1);
+            event.event_id = noetl_types::EventId::new(id).unwrap();
+            loop {
+                let append = Append {
+                    fences: vec![Fence {
+                        command_id,
+                        attempt: 1,
+                        holder: Holder::Token(LeaseToken::from_bytes([1; 16])),
+                    }],
+                    commands: vec![CommandChange::Close {
+                        command_id,
+                        end: CommandEnd::Completed,
+                        at: at("12:00:01"),
+                        error: None,
+                    }],
+                    ..run.append(vec![event.clone()])
+                };
+                match run.write(&*store, append).await {
+                    Ok(_) => return true,
+                    Err(AppendRefused::Fenced { .. }) => return false,
+                    Err(AppendRefused::Conflict { .. }) => {
+                        let execution = store.execution(run.id).await.unwrap();
+                        run.head = execution.unwrap().head;
+                    }
+                    Err(other) => panic!("{other:?}"),
+                }
+            }
+        });
+    }
+    let accepted = racers.join_all().await;
+    assert_eq!(accepted.iter().filter(|it| **it).count(), 1);
 }
 
 pub(crate) async fn leases_are_kept_until_the_deadline(bench: &Bench) {

@@ -147,4 +147,11 @@ pub(crate) async fn runtimes_are_heard_of(bench: &Bench) {
     assert_eq!(seen, [("a", at("12:01:00")), ("b", at("12:02:00"))]);
     assert_eq!(all[1], again);
     assert_eq!(store.runtimes(RuntimeKind::Broker).await.unwrap(), []);
+    assert!(store.remove_runtime(pool, &"a".into()).await.unwrap());
+    assert!(!store.remove_runtime(pool, &"a".into()).await.unwrap());
+    let server = RuntimeKind::ServerApi;
+    assert!(!store.remove_runtime(server, &"b".into()).await.unwrap());
+    let left = store.runtimes(pool).await.unwrap();
+    let names: Vec<_> = left.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["b"]);
 }

@@ -8,11 +8,14 @@ pub(crate) mod catalog;
 mod differential;
 pub(crate) mod feed;
 pub(crate) mod fixture;
+mod history;
 pub(crate) mod lease;
 pub(crate) mod list;
 pub(crate) mod log;
 pub(crate) mod machine;
+pub(crate) mod queue;
 pub(crate) mod race;
+pub(crate) mod result;
 pub(crate) mod values;
 
 use std::pin::Pin;
@@ -22,7 +25,7 @@ use noetl_types::Timestamp;
 
 use crate::Store;
 
-pub(crate) use differential::differ;
+pub(crate) use differential::{differ, differ_in_lanes, differ_with_faults};
 
 type Ready = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -54,10 +57,19 @@ macro_rules! store_suite {
             lease: order_of_leases,
             lease: held_and_early_commands_wait,
             lease: racing_workers_share_no_command,
+            lease: racing_holders_of_one_lease_report_once,
             lease: leases_are_kept_until_the_deadline,
             lease: an_expired_lease_is_taken_away_once,
             lease: a_released_command_does_not_count_the_attempt,
             lease: a_command_may_be_born_claimed,
+            queue: lists_of_commands,
+            queue: commands_belong_to_a_tenant,
+            queue: pages_of_commands,
+            queue: the_leases_of_a_worker_that_leaves_end,
+            queue: pools_tell_how_busy_they_are,
+            result: results_come_with_their_append,
+            result: a_refused_append_leaves_no_result,
+            result: results_have_bounds,
             race: every_command_completes_exactly_once,
             log: pages_of_a_log,
             log: snapshot_and_tail,
@@ -76,11 +88,13 @@ macro_rules! store_suite {
             values: odd_numbers_keep_their_text,
             values: every_field_of_an_event_survives,
             values: nul_cannot_be_stored,
+            values: long_deep_and_empty_values_survive,
+            values: edges_of_numbers_survive,
         }
     };
     ($bench:path: $($module:ident: $case:ident,)+) => {
         $(
-            #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+            #[tokio::test(flavor = "multi_thread", worker_threads = 16)]
             async fn $case() {
                 let bench = $bench().await;
                 $crate::suite::$module::$case(&bench).await;

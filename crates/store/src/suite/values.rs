@@ -113,3 +113,52 @@ pub(crate) async fn nul_cannot_be_stored(bench: &Bench) {
     append.events[0].error = Some(Text::lossy("a\0b"));
     round_trip(store, &mut run, append).await;
 }
+
+pub(crate) async fn long_deep_and_empty_values_survive(bench: &Bench) {
+    let store = &*bench.store;
+    let mut run = Run::started(store, 1).await;
+    let deep = format!("{}1{}", "[".repeat(63), "]".repeat(63));
+    assert!(json::parse(format!("[[{deep}]]").as_bytes()).is_err());
+    let long = "ü".repeat(500_000);
+    let mut append = run.step();
+    let event = &mut append.events[0];
+    event.context = Some(read(&deep));
+    event.result = Some(Json::text(long.as_str()).unwrap());
+    event.meta = Some(read(r#"{"":"","a":{"":[]}}"#));
+    event.error = Some(Text::from(""));
+    event.stack_trace = Some(Text::from(long.as_str()));
+    event.worker_id = Some(Text::from(""));
+    append.view.error = Some(Text::from(""));
+    append.view.last_node_name = Some(Text::from(long.as_str()));
+    round_trip(store, &mut run, append).await;
+    let view = store.execution(run.id).await.unwrap().unwrap().view;
+    assert_eq!(view.error, Some(Text::from("")));
+    assert_eq!(view.last_node_name, Some(Text::from(long.as_str())));
+}
+
+pub(crate) async fn edges_of_numbers_survive(bench: &Bench) {
+    let store = &*bench.store;
+    assert!(Elapsed::from_ms(f64::NAN).is_err());
+    assert!(Elapsed::from_ms(f64::INFINITY).is_err());
+    for text in ["NaN", "Infinity", "-Infinity", "1e999", "[01]"] {
+        assert!(json::parse(text.as_bytes()).is_err(), "{text}");
+    }
+    let mut run = Run::started(store, 1).await;
+    let text = "[-9223372036854775808,9223372036854775807,18446744073709551615,-0,-0.0,0.0,1e300,\
+        -1e300,1.7976931348623157e308,2.2250738585072014e-308,5e-324,123456789012345680000,1e21]";
+    let mut append = run.step();
+    append.events[0].context = Some(read(text));
+    append.events[0].stream_version = Some(i64::MAX);
+    append.events[0].duration = Some(Elapsed::from_ms(0.0).unwrap());
+    append.events[0].copied = CopiedFields {
+        current_index: Some(i64::MIN),
+        ..CopiedFields::default()
+    }
+    .into_option();
+    round_trip(store, &mut run, append).await;
+    // Whatever the parser made of them, the text that is stored is the text that is hashed.
+    let sent = read(text).to_string();
+    let events = store.events(run.id, Version::EMPTY, LogPage::MAX).await;
+    let context = events.unwrap()[1].record.event.context.clone();
+    assert_eq!(context.unwrap().to_string(), sent);
+}

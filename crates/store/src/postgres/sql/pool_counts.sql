@@ -1,0 +1,18 @@
+-- How busy the pools are. Each half reads one small index: commands that are done with are in neither.
+WITH waiting AS (
+    SELECT pool, count(*) AS pending
+    FROM command
+    WHERE status = 'PENDING' AND NOT held
+    GROUP BY pool
+),
+held AS (
+    SELECT pool, count(*) AS leased, min(claimed_at) AS oldest_lease
+    FROM command
+    WHERE lease_until IS NOT NULL
+    GROUP BY pool
+)
+SELECT pool, coalesce(pending, 0), coalesce(leased, 0), oldest_lease
+FROM waiting
+FULL JOIN held USING (pool)
+ORDER BY pool COLLATE "C"
+LIMIT $1::bigint
