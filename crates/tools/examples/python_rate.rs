@@ -1,0 +1,110 @@
+//! Measures what a python step costs: a warm call against a fresh interpreter.
+//!
+//! ```sh
+//! cargo run --release -p noetl-tools --example python_rate
+//! ```
+
+use std::error::Error;
+use std::io::Write as _;
+use std::process::Stdio;
+use std::time::Duration;
+
+use noetl_tools::{Call, CancellationToken, Settings, ToolKind, Toolbox};
+use noetl_types::{Json, JsonMap};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+const CALLS: u32 = 5_000;
+const STARTS: u32 = 40;
+const CODE: &str = "def main(order, rate):
+    total = sum(line['price'] * line['count'] for line in order['lines'])
+    return {'total': round(total * (1 + rate), 2), 'lines': len(order['lines'])}
+";
+
+fn call() -> Call {
+    let line = Json::object([("price", Json::from(3)), ("count", Json::from(2))]);
+    let order = Json::object([("lines", Json::list(vec![line; 10]))]);
+    let rate = Json::from_f64(0.19).unwrap_or_default();
+    Call {
+        kind: ToolKind::Python,
+        config: JsonMap::from([("code".into(), Json::from(CODE))]),
+        input: JsonMap::from([("order".into(), order), ("rate".into(), rate)]),
+        execution_id: "1".into(),
+        step: "price".into(),
+        label: "price".into(),
+        idempotency_key: "1:1:price:1".into(),
+        attempt: 1,
+        timeout: Duration::from_mins(1),
+        context: Json::empty_map(),
+        variables: Json::Null,
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let mut out = std::io::stdout();
+    let mut settings = Settings::default().with_environment(std::env::vars(), &[]);
+    if let Some(interpreter) = std::env::args().nth(1) {
+        settings.python.interpreter = interpreter;
+    }
+    settings.python.pool_size = 4;
+    let interpreter = settings.python.interpreter.clone();
+    let toolbox = std::sync::Arc::new(Toolbox::new(settings));
+
+    let started = Instant::now();
+    one(&toolbox).await?;
+    writeln!(out, "first call, with the start: {:?}", started.elapsed())?;
+
+    let mut times = Vec::new();
+    for _ in 0..CALLS {
+        let started = Instant::now();
+        one(&toolbox).await?;
+        times.push(started.elapsed());
+    }
+    times.sort_unstable();
+    let at = |share: usize| times[times.len() * share / 1000];
+    let mean = times.iter().sum::<Duration>() / CALLS;
+    writeln!(
+        out,
+        "warm, one at a time: mean {mean:?}, p50 {:?}, p99 {:?}, p99.9 {:?}",
+        at(500),
+        at(990),
+        at(999)
+    )?;
+
+    let started = Instant::now();
+    let mut calls = JoinSet::new();
+    for _ in 0..CALLS {
+        let toolbox = std::sync::Arc::clone(&toolbox);
+        calls.spawn(async move { one(&toolbox).await.map_err(|error| error.to_string()) });
+    }
+    while let Some(done) = calls.join_next().await {
+        done??;
+    }
+    let each = started.elapsed() / CALLS;
+    writeln!(out, "warm, four interpreters at once: {each:?} a call")?;
+
+    let started = Instant::now();
+    for _ in 0..STARTS {
+        let status = tokio::process::Command::new(&interpreter)
+            .args(["-c", "import json, sys; print(json.dumps(1))"])
+            .stdout(Stdio::null())
+            .status()
+            .await?;
+        if !status.success() {
+            return Err("the interpreter failed".into());
+        }
+    }
+    let each = started.elapsed() / STARTS;
+    writeln!(out, "a fresh interpreter that only imports json: {each:?}")?;
+    toolbox.shutdown().await;
+    Ok(())
+}
+
+async fn one(toolbox: &Toolbox) -> Result<(), Box<dyn Error>> {
+    let outcome = toolbox.call(call(), CancellationToken::new()).await;
+    match outcome.error {
+        None => Ok(()),
+        Some(error) => Err(error.message.to_string().into()),
+    }
+}

@@ -1,0 +1,260 @@
+"""The code of a step: compiling it, running it, and telling how it failed."""
+
+import ast
+import builtins
+import types
+from contextvars import Context
+
+BODY = "__noetl_body__"
+# A flag of code objects that have a parameter like `**names`.
+TAKES_ANY_NAME = 0x08
+CACHED_CODES = 256
+LONGEST_TRACEBACK = 64 * 1024
+
+
+class Unreadable(Exception):
+    """The code of a step cannot be compiled."""
+
+
+class Compiler:
+    def __init__(self):
+        self.cache = {}
+
+    def __call__(self, source, filename):
+        """The code object, and whether its statements live in a function to be called."""
+        key = (source, filename)
+        found = self.cache.get(key)
+        if found is None:
+            if len(self.cache) >= CACHED_CODES:
+                del self.cache[next(iter(self.cache))]
+            try:
+                found = self.compile(source, filename)
+            except Exception as error:
+                raise Unreadable() from error
+            self.cache[key] = found
+        return found
+
+    def compile(self, source, filename):
+        tree = compile(source, filename, "exec", ast.PyCF_ONLY_AST, True)
+        if not returns(tree.body):
+            return compile(tree, filename, "exec", 0, True), False
+        # Imports stay outside: `from x import *` and `from __future__` have to.
+        head = 0
+        while head < len(tree.body) and stays_outside(tree.body[head]):
+            head += 1
+        inner, tree.body = tree.body[head:], tree.body[:head]
+        template = ast.parse("def %s(): pass" % BODY, filename)
+        function = template.body[0]
+        function.body = inner
+        ast.copy_location(function, inner[0])
+        tree.body.append(function)
+        names = bound_names(compile(tree, filename, "exec", 0, True))
+        if names:
+            # The names of the step stay global, as they are without a `return`.
+            function.body = [ast.copy_location(ast.Global(names=names), inner[0])] + inner
+        return compile(tree, filename, "exec", 0, True), True
+
+
+def stays_outside(statement):
+    if isinstance(statement, ast.Expr):
+        return isinstance(statement.value, ast.Constant)
+    return isinstance(statement, (ast.Import, ast.ImportFrom))
+
+
+def returns(statements):
+    """Whether there is a `return` outside of any function."""
+    waiting = list(statements)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Return):
+            return True
+        if not isinstance(
+            node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.expr)
+        ):
+            waiting.extend(ast.iter_child_nodes(node))
+    return False
+
+
+def bound_names(code):
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType) and constant.co_name == BODY:
+            names = constant.co_varnames + constant.co_cellvars
+            return sorted({name for name in names if not name.startswith(".")})
+    return []
+
+
+def import_libs(libs, scope):
+    if not isinstance(libs, dict):
+        return
+    from importlib import import_module
+
+    for alias, what in libs.items():
+        if isinstance(what, dict):
+            scope[alias] = import_from(import_module, what["from"], what["import"])
+        else:
+            scope[alias] = import_module(what)
+
+
+def import_from(import_module, source, name):
+    module = import_module(source)
+    try:
+        return getattr(module, name)
+    except AttributeError:
+        return import_module("%s.%s" % (source, name))
+
+
+def parameters_of(function):
+    """Names that go by position only, names that go by name, and whether it takes any other."""
+    if type(function) is types.FunctionType and not function.__dict__:
+        code = function.__code__
+        only = code.co_posonlyargcount
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        return names[:only], names[only:], bool(code.co_flags & TAKES_ANY_NAME)
+    from inspect import Parameter, signature
+
+    positional, named, takes_any = [], [], False
+    for name, parameter in signature(function).parameters.items():
+        if parameter.kind is Parameter.VAR_KEYWORD:
+            takes_any = True
+        elif parameter.kind is Parameter.POSITIONAL_ONLY:
+            positional.append(name)
+        elif parameter.kind is not Parameter.VAR_POSITIONAL:
+            named.append(name)
+    return positional, named, takes_any
+
+
+def call_main(main, inputs):
+    by_position, by_name, takes_any = parameters_of(main)
+    positional = [inputs[name] for name in by_position if name in inputs]
+    if takes_any:
+        named = {name: value for name, value in inputs.items() if name not in by_position}
+    else:
+        named = {name: inputs[name] for name in by_name if name in inputs}
+    value = main(*positional, **named)
+    if hasattr(value, "__await__"):
+        from asyncio import run as run_async
+
+        async def wait():
+            return await value
+
+        return run_async(wait())
+    return value
+
+
+def fill(scope, request, inputs):
+    context = request.get("context")
+    variables = request.get("variables")
+    if not isinstance(context, dict):
+        context = {}
+    if variables is None:
+        variables = context.get("variables", {})
+    context.setdefault("execution_id", request["execution_id"])
+    context.setdefault("args", inputs)
+    context.setdefault("variables", variables)
+    # Without this the code would get the private builtins of this module.
+    scope["__builtins__"] = builtins
+    scope["args"] = scope["input_data"] = inputs
+    scope["context"] = context
+    scope["variables"] = variables
+    scope["execution_id"] = request["execution_id"]
+    scope["step"] = request["step"]
+    scope.update(inputs)
+
+
+def evaluate(request, scope, inputs):
+    """Runs the code. Gives its value, `None` for nothing."""
+    code, wrapped = compiler(request["code"], request["file"])
+    import_libs(request.get("libs"), scope)
+    try:
+        return value_of(code, wrapped, scope, inputs)
+    except SystemExit as error:
+        # Leaving with success is no failure: what was assigned until then counts.
+        if error.code is None or error.code == 0:
+            return scope.get("result")
+        raise
+
+
+def value_of(code, wrapped, scope, inputs):
+    exec(code, scope)
+    if wrapped:
+        value = scope[BODY]()
+        return scope.get("result") if value is None else value
+    value = scope.get("result")
+    main = scope.get("main")
+    if value is None and callable(main):
+        return call_main(main, inputs)
+    return value
+
+
+def describe(error, request):
+    """What is told about an exception: only the user's part of the traceback."""
+    import linecache
+    import traceback
+
+    filename, source = request["file"], request["code"]
+    trace, line = error.__traceback__, None
+    while trace is not None and trace.tb_frame.f_code.co_filename != filename:
+        trace = trace.tb_next
+    step = trace
+    while step is not None:
+        if step.tb_frame.f_code.co_filename == filename:
+            line = step.tb_lineno
+        step = step.tb_next
+    if line is None and isinstance(error, SyntaxError):
+        line = error.lineno
+    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+    try:
+        text = "".join(traceback.format_exception(type(error), error, trace))
+        last = "".join(traceback.format_exception_only(type(error), error)).strip()
+    finally:
+        linecache.cache.pop(filename, None)
+    return {
+        "type": type(error).__name__,
+        "message": message_of(error),
+        "last": last.splitlines()[-1] if last else type(error).__name__,
+        "traceback": text[-LONGEST_TRACEBACK:],
+        "line": line,
+    }
+
+
+def message_of(error):
+    if isinstance(error, SyntaxError):
+        return error.msg or str(error)
+    return str(error)
+
+
+def failure(status, error, request):
+    """The reply of a failed call, even where the code has torn down what describing needs."""
+    try:
+        report = encode(describe(error, request))
+    except BaseException:
+        name = quote(str(type(error).__name__))
+        report = ('{"type":%s,"message":%s,"last":%s,"traceback":"","line":null}'
+                  % (name, name, name)).encode("ascii")
+    return b'{"status":"%s","error":' % status.encode("ascii"), report
+
+
+def answer(request, scope, inputs, largest):
+    try:
+        value = Context().run(evaluate, request, scope, inputs)
+        if value is None:
+            return (b'{"status":"nothing"',)
+        body = encode(value)
+        if len(body) > largest:
+            return (b'{"status":"too_large","bytes":%d' % len(body),)
+        return b'{"status":"value","value":', body
+    except Unreadable as wrapper:
+        return failure("unreadable", wrapper.__cause__, request)
+    except SystemExit as error:
+        return exited(error, request)
+    except BaseException as error:
+        return failure("raised", error, request)
+
+
+def exited(error, request):
+    report = failure("exited", error, request)
+    number = error.code if isinstance(error.code, int) else 1
+    return (b'{"code":%d,' % number + report[0][1:],) + report[1:]
+
+
+compiler = Compiler()

@@ -1,0 +1,652 @@
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use noetl_tools::{Call, ToolKind, Toolbox};
+use noetl_types::{Json, TaskErrorKind};
+use proptest::prelude::*;
+
+use crate::support::{
+    call, data, error, is_alive, one_interpreter, python, python_with, run, settings, text,
+    toolbox, until, value,
+};
+use crate::walls::join_all;
+
+#[tokio::test]
+async fn the_three_ways_to_give_a_result() {
+    let toolbox = one_interpreter();
+    for (code, input, expected) in [
+        ("result = {'n': n + 1}", r#"{"n": 1}"#, r#"{"n":2}"#),
+        ("return n * 2", r#"{"n": 4}"#, "8"),
+        (
+            "if n > 3:\n    return 'big'\nreturn 'small'",
+            r#"{"n": 4}"#,
+            r#""big""#,
+        ),
+        ("n = n + 1\nreturn n", r#"{"n": 4}"#, "5"),
+        (
+            "for x in range(3):\n    def f():\n        return x\nresult = f()",
+            "{}",
+            "2",
+        ),
+        (
+            "from math import *\nimport os\nreturn floor(2.5)",
+            "{}",
+            "2",
+        ),
+        (
+            "def main(a, b=10):\n    return a + b",
+            r#"{"a": 1, "c": 9}"#,
+            "11",
+        ),
+        (
+            "def main(**all):\n    return all",
+            r#"{"a": 1, "c": 9}"#,
+            r#"{"a":1,"c":9}"#,
+        ),
+        (
+            "def main(a, /, *, b):\n    return [a, b]",
+            r#"{"a": 1, "b": 2}"#,
+            "[1,2]",
+        ),
+        (
+            "import asyncio\nasync def main(a):\n    await asyncio.sleep(0)\n    return a",
+            r#"{"a": 1}"#,
+            "1",
+        ),
+        ("async def main():\n    return 'again'", "{}", r#""again""#),
+        ("main = lambda a: a", r#"{"a": 7}"#, "7"),
+        ("def main():\n    return 1\nresult = 2", "{}", "2"),
+        ("def main():\n    return 1", r#"{"result": 5}"#, "5"),
+        ("result = 1\nreturn 2", "{}", "2"),
+        (
+            "result = {'status': 'error'}",
+            "{}",
+            r#"{"status":"error"}"#,
+        ),
+        ("", r#"{"result": "preset"}"#, r#""preset""#),
+        (
+            "x = [i for i in range(3)]\ndef g():\n    return x\nreturn g()",
+            "{}",
+            "[0,1,2]",
+        ),
+        (
+            "'''doc'''\nfrom __future__ import annotations\nreturn 3",
+            "{}",
+            "3",
+        ),
+    ] {
+        assert_eq!(
+            data(&toolbox, python_with(code, input)).await,
+            expected,
+            "{code}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_names_that_code_sees() {
+    let toolbox = one_interpreter();
+    let code = "return [args, input_data, context, variables, execution_id, step, a]";
+    let call = Call {
+        context: value(r#"{"earlier": {"x": 1}}"#),
+        variables: value(r#"{"v": 2}"#),
+        ..python_with(code, r#"{"a": 1}"#)
+    };
+    assert_eq!(
+        data(&toolbox, call).await,
+        r#"[{"a":1},{"a":1},{"args":{"a":1},"earlier":{"x":1},"execution_id":"7001","variables":{"v":2}},{"v":2},"7001","greet",1]"#
+    );
+    assert_eq!(
+        data(
+            &toolbox,
+            python_with("return [args, step]", r#"{"args": 1, "step": 2}"#)
+        )
+        .await,
+        "[1,2]"
+    );
+    let code = "import sys, json\nresult = json.load(sys.stdin)";
+    assert_eq!(
+        data(&toolbox, python_with(code, r#"{"a": "ü"}"#)).await,
+        r#"{"a":"ü"}"#
+    );
+}
+
+#[tokio::test]
+async fn nothing_returned_gives_the_outputs() {
+    let toolbox = one_interpreter();
+    let code = "import sys, os\nprint('hello')\nprint('oh', file=sys.stderr)\nsys.stdout.flush()\nos.system('echo sub')";
+    assert_eq!(
+        data(&toolbox, python(code)).await,
+        r#"{"stderr":"oh\n","stdout":"hello\nsub\n"}"#
+    );
+    assert_eq!(
+        data(&toolbox, python("x = 1")).await,
+        r#"{"stderr":"","stdout":""}"#
+    );
+    assert_eq!(
+        data(&toolbox, python("def main():\n    print(1)")).await,
+        r#"{"stderr":"","stdout":"1\n"}"#
+    );
+
+    let outcome = run(&toolbox, python("print('beside')\nresult = 1")).await;
+    let py = outcome.extras.get("py").unwrap().to_string();
+    assert_eq!(py, r#"{"stderr":"","stdout":"beside\n"}"#);
+}
+
+#[tokio::test]
+async fn values_that_json_cannot_hold_become_text() {
+    let toolbox = one_interpreter();
+    for (code, expected) in [
+        ("result = {1: 'a', '1': 'b'}", r#"{"1":"b"}"#),
+        ("result = {(1, 2): 3}", r#"{"(1, 2)":3}"#),
+        (
+            "result = [float('nan'), float('inf'), -float('inf'), 1.5]",
+            r#"["NaN","Infinity","-Infinity",1.5]"#,
+        ),
+        (
+            "result = [2**63, 2**64, -2**63 - 1]",
+            r#"[9223372036854775808,"18446744073709551616","-9223372036854775809"]"#,
+        ),
+        (
+            "import decimal, datetime\nresult = [decimal.Decimal('1.10'), datetime.date(2024, 1, 2)]",
+            r#"["1.10","2024-01-02"]"#,
+        ),
+        ("result = [b'bytes', (1, 2)]", r#"["bytes",[1,2]]"#),
+        ("result = 'a\\0b'", "\"a\u{FFFD}b\""),
+        ("result = {'a\\0b': 1}", "{\"a\u{FFFD}b\":1}"),
+        ("result = '\\ud800x'", "\"?x\""),
+        (
+            "class T:\n    def __str__(self): return 'me'\nresult = T()",
+            r#""me""#,
+        ),
+        (
+            "class N:\n    def __index__(self): return 7\nresult = [N()]",
+            "[7]",
+        ),
+        ("result = 'söm€ 😀'", "\"söm€ 😀\""),
+        ("result = False", "false"),
+    ] {
+        assert_eq!(data(&toolbox, python(code)).await, expected, "{code}");
+    }
+    let (kind, message) = error(&toolbox, python("result = []\nresult.append(result)")).await;
+    assert_eq!(kind, TaskErrorKind::Transform);
+    assert!(message.contains("holds itself"), "{message}");
+    let deep = "result = 1\nfor _ in range(100): result = [result]";
+    assert_eq!(error(&toolbox, python(deep)).await.0, TaskErrorKind::Limit);
+}
+
+#[tokio::test]
+async fn an_exception_is_a_failure_with_its_line() {
+    let toolbox = one_interpreter();
+    let code = "print('before')\ndef f():\n    raise ValueError('boom')\n\nf()";
+    let outcome = run(&toolbox, python(code)).await;
+    let error = outcome.error.clone().unwrap();
+    assert_eq!(error.kind, TaskErrorKind::Transform);
+    assert_eq!(error.message, "ValueError: boom (line 3)");
+    assert_eq!(error.code, Some(Json::from("ValueError")));
+    assert_eq!(text(&outcome, "error"), "ValueError: boom (line 3)");
+    assert_eq!(text(&outcome, "stdout"), "before\n");
+    let py = outcome.extras.get("py").unwrap();
+    assert_eq!(py.get("type"), Some(&Json::from("ValueError")));
+    assert_eq!(py.get("message"), Some(&Json::from("boom")));
+    assert_eq!(
+        py.get("traceback")
+            .and_then(Json::as_str)
+            .unwrap()
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.starts_with(['^', '~']))
+            .collect::<Vec<_>>(),
+        [
+            "Traceback (most recent call last):",
+            "File \"<greet>\", line 5, in <module>",
+            "f()",
+            "File \"<greet>\", line 3, in f",
+            "raise ValueError('boom')",
+            "ValueError: boom",
+        ]
+    );
+    let outcome = run(&toolbox, python("x = 1\nif x:\n    return 1 / 0")).await;
+    assert_eq!(
+        outcome.error.unwrap().message,
+        "ZeroDivisionError: division by zero (line 3)"
+    );
+    let outcome = run(&toolbox, python("def main(a):\n    return a")).await;
+    let message = outcome.error.unwrap().message;
+    assert!(
+        message.starts_with("TypeError: main() missing"),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn code_that_does_not_compile() {
+    let toolbox = one_interpreter();
+    for code in [
+        "x = 1\nif x\n    pass",
+        "x = 1\ny = (\n",
+        "x = 1\nyield 1",
+        "def f(:\n",
+    ] {
+        let outcome = run(&toolbox, python(code)).await;
+        let error = outcome.error.unwrap();
+        assert_eq!(error.kind, TaskErrorKind::Parse, "{code}");
+        assert!(
+            error.message.starts_with("SyntaxError: "),
+            "{}",
+            error.message
+        );
+        assert!(error.message.contains("(line "), "{}", error.message);
+    }
+    assert_eq!(data(&toolbox, python("result = 1")).await, "1");
+}
+
+#[tokio::test]
+async fn leaving_early() {
+    let toolbox = one_interpreter();
+    assert_eq!(
+        data(&toolbox, python("import sys\nresult = 4\nsys.exit()")).await,
+        "4"
+    );
+    assert_eq!(
+        data(&toolbox, python("import sys\nsys.exit(0)")).await,
+        r#"{"stderr":"","stdout":""}"#
+    );
+    let outcome = run(&toolbox, python("import sys\nsys.exit(3)")).await;
+    let error = outcome.error.unwrap();
+    assert_eq!(
+        (error.kind, error.code),
+        (TaskErrorKind::Transform, Some(Json::from(3)))
+    );
+    assert_eq!(error.message, "SystemExit: 3 (line 2)");
+    let outcome = run(&toolbox, python("raise SystemExit('no')")).await;
+    assert_eq!(outcome.error.unwrap().code, Some(Json::from(1)));
+}
+
+#[tokio::test]
+async fn a_crash_fails_only_its_own_call() {
+    let toolbox = one_interpreter();
+    let outcome = run(
+        &toolbox,
+        python("import os\nprint('last words', flush=True)\nos._exit(7)"),
+    )
+    .await;
+    let error = outcome.error.clone().unwrap();
+    assert_eq!(error.kind, TaskErrorKind::Transform);
+    assert_eq!(error.message, "the interpreter ended with exit code 7");
+    assert_eq!(error.code, Some(Json::from(7)));
+    assert_eq!(text(&outcome, "stdout"), "last words\n");
+    assert_eq!(data(&toolbox, python("result = 1")).await, "1");
+
+    let outcome = run(
+        &toolbox,
+        python("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)"),
+    )
+    .await;
+    assert_eq!(
+        outcome.error.unwrap().message,
+        "the interpreter ended with signal 11"
+    );
+    // A child that keeps the channel open does not hide the end of its parent.
+    let outcome = run(
+        &toolbox,
+        python("import os, time\nif os.fork() == 0:\n    time.sleep(1000)\nos._exit(1)"),
+    )
+    .await;
+    assert_eq!(
+        outcome.error.unwrap().message,
+        "the interpreter ended with exit code 1"
+    );
+    // A code that closes all descriptors loses the channel.
+    let outcome = run(&toolbox, python("import os\nos.closerange(0, 300)")).await;
+    assert!(outcome.error.is_some());
+    assert_eq!(data(&toolbox, python("result = 1")).await, "1");
+}
+
+/// Code that leaves the house in a mess, each of which the next call must not notice.
+const MESS: &[&str] = &[
+    "leak = 1",
+    "import builtins\ndel builtins.len",
+    "import builtins\nbuiltins.print = None\nbuiltins.isinstance = None",
+    "import json\njson.dumps = json.loads = None\njson.JSONEncoder.encode = None",
+    "import sys\ndel sys.modules['json']\nsys.modules['os'] = None",
+    "import sys\nsys.stdout.close()\nsys.stderr = None",
+    "import os\nos.close(1)\nos.close(2)\nos.close(0)",
+    "import sys\nsys.stdout = None\ndel sys.stdin",
+    "import sys, io\nsys.stdout = io.TextIOWrapper(sys.stdout.buffer, encoding='latin-1')\nprint('x')",
+    "import sys\nsys.path.clear()\nsys.argv.append('x')\nsys.setrecursionlimit(80)",
+    "import os\nos.environ.clear()\nos.environ['LEAK'] = '1'\nos.chdir('/')\nos.umask(0)",
+    "import threading, time\nt = threading.Thread(target=time.sleep, args=(1000,), daemon=True)\nt.start()",
+    "import subprocess\nsubprocess.Popen(['sleep', '1000'])",
+    "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nsignal.alarm(1)",
+    "def f():\n    f()\nf()",
+    "import gc, random, logging\ngc.disable()\nrandom.seed(1)\nlogging.basicConfig(level=10)",
+    "import sys\nsys.settrace(lambda *a: None)\nsys.exit = None",
+    "import os\nif os.fork() == 0:\n    leak = 2",
+    "import asyncio\nloop = asyncio.new_event_loop()\nasyncio.set_event_loop(loop)\nloop.close()",
+    "import decimal\ndecimal.getcontext().prec = 2",
+    "open('left', 'w').write('x')\nopen('helper.py', 'w').write('v = 1')\nimport helper",
+    "import os, shutil\nshutil.rmtree(os.getcwd())",
+    "import os\nos.open = os.read = os.write = os.dup2 = None",
+    "raise KeyboardInterrupt",
+    "class E(Exception):\n    def __str__(self): raise self\nraise E()",
+    "import sys\nsys.stdout.write('\\ud800')",
+    "__builtins__.len = None",
+    "globals().clear()",
+];
+
+const PROBE: &str = r"
+import asyncio, decimal, gc, json, os, signal, sys, threading, importlib.util
+assert 'leak' not in globals()
+assert len([1]) == 1 and isinstance(1, int) and callable(print)
+assert json.loads(json.dumps({'a': 1})) == {'a': 1}
+assert sys.path and len(sys.argv) == 1 and sys.getrecursionlimit() == 1000
+assert 'LEAK' not in os.environ and 'PATH' in os.environ
+assert os.getcwd() != '/' and os.listdir('.') == []
+assert threading.active_count() == 1 and gc.isenabled()
+assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+assert decimal.getcontext().prec == 28
+assert importlib.util.find_spec('helper') is None
+async def nothing(): return 5
+assert asyncio.run(nothing()) == 5
+print('fine')
+print('too', file=sys.stderr)
+assert sys.stdin.read() == '{}'
+";
+
+#[tokio::test]
+async fn a_mess_does_not_reach_the_next_call() {
+    let toolbox = one_interpreter();
+    for mess in MESS {
+        let first = run(&toolbox, python(mess)).await;
+        if let Some(error) = &first.error {
+            assert_eq!(error.kind, TaskErrorKind::Transform, "{mess}: {error:?}");
+        }
+        let probe = run(&toolbox, python(PROBE)).await;
+        assert_eq!(
+            (probe.error, probe.data.to_string().as_str()),
+            (None, r#"{"stderr":"too\n","stdout":"fine\n"}"#),
+            "after {mess}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn clean_calls_share_an_interpreter() {
+    let toolbox = one_interpreter();
+    let mut seen = BTreeSet::new();
+    for code in [
+        "import os\nresult = os.getpid()",
+        "import os, logging\nlogging.basicConfig()\nprint('x')\nreturn os.getpid()",
+        "import os, asyncio\nasync def main():\n    return os.getpid()",
+        "import os, sys\nsys.path.insert(0, '/x')\nos.environ['A'] = 'b'\nos.chdir('/')\nresult = os.getpid()",
+        "import os, subprocess\nsubprocess.run(['true'])\nresult = os.getpid()",
+        "import os, threading\nt = threading.Thread(target=print)\nt.start()\nt.join()\nresult = os.getpid()",
+        "import os, sys\nsys.stdout.close()\nresult = os.getpid()",
+        "import os\nopen('f', 'w').write('x')\nresult = os.getpid()",
+        "import os\ntry:\n    1 / 0\nexcept Exception:\n    result = os.getpid()",
+    ] {
+        seen.insert(data(&toolbox, python(code)).await);
+    }
+    let outcome = run(&toolbox, python("raise ValueError")).await;
+    assert!(outcome.error.is_some());
+    seen.insert(data(&toolbox, python("import os\nresult = os.getpid()")).await);
+    assert_eq!(seen.len(), 1, "{seen:?}");
+}
+
+#[tokio::test]
+async fn an_interpreter_is_replaced_after_its_calls() {
+    let mut settings = settings();
+    settings.python.pool_size = 1;
+    settings.python.max_calls = 2;
+    let toolbox = Toolbox::new(settings.clone());
+    let mut seen = BTreeSet::new();
+    for _ in 0..6 {
+        seen.insert(data(&toolbox, python("import os\nresult = os.getpid()")).await);
+    }
+    assert_eq!(seen.len(), 3);
+
+    settings.python.max_calls = 100;
+    settings.python.max_memory = noetl_types::ByteSize::from_mib(100);
+    let toolbox = Toolbox::new(settings);
+    let big = "import os\nx = b'x' * 200_000_000\nresult = os.getpid()";
+    let first = data(&toolbox, python(big)).await;
+    assert_ne!(
+        first,
+        data(&toolbox, python("import os\nresult = os.getpid()")).await
+    );
+}
+
+#[tokio::test]
+async fn idle_interpreters_end() {
+    let mut settings = settings();
+    settings.python.idle = Duration::from_millis(20);
+    let toolbox = Toolbox::new(settings);
+    let pid = data(&toolbox, python("import os\nresult = os.getpid()")).await;
+    let pid = pid.parse().unwrap();
+    until("the interpreter ends", || !is_alive(pid)).await;
+    assert_eq!(data(&toolbox, python("result = 1")).await, "1");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_calls_with_two_interpreters() {
+    let mut settings = settings();
+    settings.python.pool_size = 2;
+    let toolbox = Toolbox::new(settings);
+    let code = "import os\nprint(n)\nresult = [n, os.getpid()]";
+    let calls = (0..200).map(|n| {
+        let toolbox = &toolbox;
+        Box::pin(async move { run(toolbox, python_with(code, &format!("{{\"n\": {n}}}"))).await })
+    });
+    let outcomes = join_all(calls.collect()).await;
+    let mut pids = BTreeSet::new();
+    for (n, outcome) in outcomes.iter().enumerate() {
+        assert_eq!(outcome.error, None);
+        let items = outcome.data.as_list().unwrap();
+        assert_eq!(items[0], Json::from(n));
+        pids.insert(items[1].as_i64());
+        let py = outcome.extras.get("py").unwrap();
+        assert_eq!(py.get("stdout").unwrap(), &Json::from(format!("{n}\n")));
+    }
+    assert!(pids.len() <= 2, "{pids:?}");
+}
+
+#[tokio::test]
+async fn outputs_and_results_are_bounded() {
+    let toolbox = one_interpreter();
+    let outcome = run(&toolbox, python("import sys\nfor _ in range(300):\n    sys.stdout.write('x' * 10_000)\nsys.stderr.write('end')")).await;
+    assert_eq!(outcome.error, None);
+    assert_eq!(text(&outcome, "stdout").len(), 1024 * 1024);
+    assert_eq!(text(&outcome, "stderr"), "end");
+    assert_eq!(outcome.data.get("truncated"), Some(&Json::from(true)));
+
+    let outcome = run(&toolbox, python("import os\nos.write(1, b'a\\0b\\xff')")).await;
+    assert_eq!(text(&outcome, "stdout"), "a\u{FFFD}b\u{FFFD}");
+
+    let mut settings = settings();
+    settings.payload_cap = noetl_types::ByteSize::from_kib(100);
+    let toolbox = Toolbox::new(settings);
+    let (kind, message) = error(&toolbox, python("result = 'x' * 200_000")).await;
+    assert_eq!(kind, TaskErrorKind::Limit);
+    assert_eq!(message, "the result has 200002 bytes, 100KiB are allowed");
+    assert_eq!(
+        data(&toolbox, python("result = len('x' * 90_000)")).await,
+        "90000"
+    );
+}
+
+#[tokio::test]
+async fn libs_env_and_cwd() {
+    let toolbox = one_interpreter();
+    let config = value(
+        r#"{"code": "import os\nresult = [m.floor(2.5), j('x'), os.environ['A'], os.environ['N'], os.getcwd()]",
+            "libs": {"m": "math", "j": {"from": "json", "import": "dumps"}},
+            "env": {"A": "b", "N": 5}, "cwd": "/"}"#,
+    );
+    assert_eq!(
+        data(&toolbox, call(ToolKind::Python, &config)).await,
+        r#"[2,"\"x\"","b","5","/"]"#
+    );
+    let config = value(r#"{"code": "result = 1", "libs": {"m": "no_such_module"}}"#);
+    let (kind, message) = error(&toolbox, call(ToolKind::Python, &config)).await;
+    assert_eq!(kind, TaskErrorKind::Transform);
+    assert!(message.contains("no_such_module"), "{message}");
+    let config = value(r#"{"code": "result = 1", "libs": ["pandas"]}"#);
+    assert_eq!(data(&toolbox, call(ToolKind::Python, &config)).await, "1");
+    let config = value(r#"{"code": "result = 1", "cwd": "/not/there"}"#);
+    let (kind, message) = error(&toolbox, call(ToolKind::Python, &config)).await;
+    assert_eq!(kind, TaskErrorKind::Transform);
+    assert!(message.contains("/not/there"), "{message}");
+    // A variable that only counts at the start gets an interpreter that was started with it.
+    let config = value(
+        r#"{"code": "import sys\nresult = '/extra/path' in sys.path", "env": {"PYTHONPATH": "/extra/path"}}"#,
+    );
+    assert_eq!(
+        data(&toolbox, call(ToolKind::Python, &config)).await,
+        "true"
+    );
+    assert_eq!(
+        data(
+            &toolbox,
+            python("import sys\nresult = '/extra/path' in sys.path")
+        )
+        .await,
+        "false"
+    );
+}
+
+#[tokio::test]
+async fn modules_of_a_folder_stay_there() {
+    let toolbox = one_interpreter();
+    let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    std::fs::write(one.path().join("helper.py"), "v = 1").unwrap();
+    std::fs::write(two.path().join("helper.py"), "v = 2").unwrap();
+    for (folder, expected) in [(&one, "1"), (&two, "2"), (&one, "1")] {
+        let config = Json::object([
+            ("code", Json::from("import helper\nresult = helper.v")),
+            ("cwd", Json::from(folder.path().to_str().unwrap())),
+        ]);
+        assert_eq!(
+            data(&toolbox, call(ToolKind::Python, &config)).await,
+            expected
+        );
+    }
+}
+
+#[tokio::test]
+async fn where_code_comes_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("step.py");
+    std::fs::write(&file, "result = 'from file'").unwrap();
+    let path = file.to_str().unwrap();
+    let toolbox = one_interpreter();
+    for (config, expected) in [
+        (
+            r#"{"code_b64": "cmVzdWx0ID0g\nJ2I2NCc="}"#.to_owned(),
+            r#""b64""#,
+        ),
+        (
+            format!(r#"{{"script": {{"uri": "{path}", "source": {{"type": "file"}}}}}}"#),
+            r#""from file""#,
+        ),
+        (
+            format!(r#"{{"script": {{"uri": "file://{path}"}}}}"#),
+            r#""from file""#,
+        ),
+        (
+            r#"{"script": {"source": {"type": "inline", "content": "return 1"}}}"#.to_owned(),
+            "1",
+        ),
+    ] {
+        assert_eq!(
+            data(&toolbox, call(ToolKind::Python, &value(&config))).await,
+            expected,
+            "{config}"
+        );
+    }
+    for (config, kind, part) in [
+        (
+            r#"{"script": {"uri": "s3://b/k", "source": {"type": "s3"}}}"#,
+            TaskErrorKind::Unsupported,
+            "'s3'",
+        ),
+        (
+            r#"{"script": {"uri": "http://h/k"}}"#,
+            TaskErrorKind::Unsupported,
+            "http://h/k",
+        ),
+        (
+            r#"{"script": {"uri": "/no/such/file.py"}}"#,
+            TaskErrorKind::NotFound,
+            "/no/such/file.py",
+        ),
+        (r#"{"code_b64": "%%"}"#, TaskErrorKind::Parse, "code_b64"),
+        ("{}", TaskErrorKind::Schema, "'code'"),
+    ] {
+        let (found, message) = error(&toolbox, call(ToolKind::Python, &value(config))).await;
+        assert_eq!(found, kind, "{message}");
+        assert!(message.contains(part), "{message}");
+    }
+    let mut settings = settings();
+    settings.file_roots = Some(vec!["/usr".into()]);
+    let config = format!(r#"{{"script": {{"uri": "{path}"}}}}"#);
+    let (kind, _) = error(
+        &Toolbox::new(settings),
+        call(ToolKind::Python, &value(&config)),
+    )
+    .await;
+    assert_eq!(kind, TaskErrorKind::Auth);
+}
+
+#[tokio::test]
+async fn a_missing_interpreter_says_what_to_install() {
+    let config = value(r#"{"code": "result = 1", "python": "no-such-python"}"#);
+    let (kind, message) = error(&toolbox(), call(ToolKind::Python, &config)).await;
+    assert_eq!(kind, TaskErrorKind::Unsupported);
+    assert!(
+        message.contains("'no-such-python' cannot be started"),
+        "{message}"
+    );
+    assert!(message.contains("install it"), "{message}");
+    let config = value(r#"{"code": "result = 1", "python": "false"}"#);
+    let (kind, message) = error(&toolbox(), call(ToolKind::Python, &config)).await;
+    assert_eq!(kind, TaskErrorKind::Unsupported);
+    assert!(message.contains("exit code 1"), "{message}");
+}
+
+fn any_json() -> impl Strategy<Value = Json> {
+    let leaf = prop_oneof![
+        Just(Json::Null),
+        any::<bool>().prop_map(Json::from),
+        any::<i64>().prop_map(Json::from),
+        any::<u64>().prop_map(Json::from),
+        proptest::num::f64::NORMAL.prop_map(|number| Json::from_f64(number).unwrap()),
+        any::<String>().prop_map(Json::from),
+    ];
+    leaf.prop_recursive(4, 40, 6, |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..6).prop_map(Json::from),
+            proptest::collection::btree_map("[a-zü\"\\\\]{0,6}", inner, 0..6)
+                .prop_map(Json::object),
+        ]
+    })
+}
+
+/// Every value comes back as it went in.
+#[test]
+fn values_survive_the_trip() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let toolbox = one_interpreter();
+    proptest!(ProptestConfig::with_cases(200), |(sent in any_json())| {
+        let call = Call {
+            input: [("sent".into(), sent.clone())].into(),
+            ..python("result = [sent]")
+        };
+        let outcome = runtime.block_on(run(&toolbox, call));
+        prop_assert_eq!(outcome.error, None);
+        prop_assert_eq!(outcome.data, Json::list([sent]));
+    });
+}
