@@ -1,5 +1,143 @@
 //! The client over HTTP.
+//!
+//! Owns how a call of the API is made: one pool of connections, one body written once, an answer
+//! that is read up to a bound. Does not repeat calls: whoever makes one knows whether that is safe.
 
-/// A client of one server.
+mod call;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod user;
+mod worker;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use noetl_types::{ByteSize, Millis};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use reqwest::{Url, redirect};
+
+use crate::paths;
+
+pub use settings::{BearerToken, ClientRefused, ClientSettings};
+
+/// A client of one server. A clone is another handle of the same.
 #[derive(Debug, Clone)]
-pub struct Client {}
+pub struct Client {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    http: reqwest::Client,
+    /// The address of the server, without a slash at its end.
+    base: String,
+    hot: HotRoutes,
+    timeout: Millis,
+    max_answer: ByteSize,
+}
+
+/// The addresses that a busy worker calls again and again, read once.
+#[derive(Debug)]
+struct HotRoutes {
+    lease: Url,
+    heartbeat: Url,
+    report: Url,
+}
+
+/// An idle connection is given up before the server does so, lest a call meets its end.
+const IDLE: Duration = Duration::from_secs(8);
+/// Idle connections that are kept.
+const MAX_IDLE: usize = 64;
+/// How often a silent connection is probed.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+
+impl Client {
+    /// A client of the server at an address such as `http://localhost:8082`.
+    pub fn new(base_url: &str, settings: ClientSettings) -> Result<Self, ClientRefused> {
+        let ClientSettings {
+            token,
+            connect_timeout,
+            timeout,
+            max_answer,
+        } = settings;
+        let base = settings::base_of(base_url)?;
+        let mut headers = HeaderMap::new();
+        if let Some(token) = token {
+            headers.insert(AUTHORIZATION, bearer(&token)?);
+        }
+        let builder = reqwest::Client::builder()
+            .default_headers(headers)
+            .user_agent(concat!("noetl/", env!("CARGO_PKG_VERSION")))
+            .redirect(redirect::Policy::none())
+            .tcp_nodelay(true)
+            .tcp_keepalive(KEEPALIVE)
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(MAX_IDLE)
+            .connect_timeout(Duration::from_millis(connect_timeout.as_ms()));
+        let builder = if settings::is_loopback(&base) {
+            // A proxy of the environment would be another machine.
+            builder.no_proxy()
+        } else {
+            builder
+        };
+        let http = with_tls(builder, &base)?
+            .build()
+            .map_err(|error| ClientRefused::Build(call::causes(&error).into()))?;
+        let base = base.as_str().trim_end_matches('/').to_owned();
+        let hot = HotRoutes {
+            lease: url(&base, paths::COMMANDS_LEASE)?,
+            heartbeat: url(&base, paths::COMMANDS_HEARTBEAT)?,
+            report: url(&base, paths::COMMANDS_REPORT)?,
+        };
+        Ok(Self {
+            inner: Arc::new(Inner {
+                http,
+                base,
+                hot,
+                timeout,
+                max_answer,
+            }),
+        })
+    }
+
+    /// The address of the server.
+    pub fn base_url(&self) -> &str {
+        &self.inner.base
+    }
+}
+
+fn bearer(token: &BearerToken) -> Result<HeaderValue, ClientRefused> {
+    let mut value = HeaderValue::try_from(format!("Bearer {}", token.reveal()))
+        .map_err(|_| ClientRefused::Token)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn url(base: &str, path: &str) -> Result<Url, ClientRefused> {
+    let text = format!("{base}{path}");
+    Url::parse(&text).map_err(|error| ClientRefused::bad_url(&text, error))
+}
+
+/// Gives the builder a provider of cryptography, without which it cannot be built.
+///
+/// A plain address never speaks TLS, so it gets a configuration that trusts nobody. For others the
+/// verifier of the platform is used, which takes the provider of the process: the binary installs
+/// one, and where it has not, this does.
+fn with_tls(
+    builder: reqwest::ClientBuilder,
+    base: &Url,
+) -> Result<reqwest::ClientBuilder, ClientRefused> {
+    if base.scheme() == "https" {
+        // An error says that there is one already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        return Ok(builder);
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| ClientRefused::Build(error.to_string().into()))?
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth();
+    Ok(builder.tls_backend_preconfigured(config))
+}

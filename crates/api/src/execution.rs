@@ -134,6 +134,10 @@ pub struct EventPage {
 
 /// Where a run stands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "the classic form of the answer"
+)]
 pub struct StatusView {
     /// The run.
     pub execution_id: ExecutionId,

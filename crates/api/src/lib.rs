@@ -12,13 +12,15 @@ pub mod command;
 pub mod error;
 pub mod execute;
 pub mod execution;
+pub mod health;
 pub mod paths;
 pub mod problem;
+pub mod query;
 pub mod runtime;
 pub mod token;
 pub mod worker_api;
 
-pub use client::Client;
+pub use client::{Client, ClientSettings};
 pub use error::ApiError;
 pub use problem::Problem;
 pub use token::LeaseToken;

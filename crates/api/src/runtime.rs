@@ -1,6 +1,6 @@
 //! Workers on the wire: who they are, and that they live.
 
-use noetl_types::{CommandId, Json, JsonMap, RuntimeId, Text, Timestamp};
+use noetl_types::{CommandId, Json, JsonMap, PoolName, RuntimeId, Text, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// A worker makes itself known. A classic body.
@@ -88,4 +88,45 @@ pub struct PoolHeartbeatAnswer {
     /// Whether it should finish and leave.
     #[serde(default)]
     pub drain: bool,
+}
+
+/// Processes, and how busy the pools are that have anything to do.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Pools {
+    /// The processes, by name.
+    pub items: Vec<RuntimeView>,
+    /// How many they are.
+    pub count: usize,
+    /// The pools, by name.
+    pub pools: Vec<PoolView>,
+}
+
+/// How busy a pool is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolView {
+    /// The pool.
+    pub pool: PoolName,
+    /// Commands that wait for a worker.
+    pub pending: u64,
+    /// Commands that a worker has.
+    pub in_flight: u64,
+    /// When the lease that is held the longest was granted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oldest_lease: Option<Timestamp>,
+}
+
+/// It is done, and there is nothing more to say.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Done {
+    /// `ok`.
+    pub status: Text,
+}
+
+impl Done {
+    /// The one that there is.
+    pub fn ok() -> Self {
+        Self {
+            status: "ok".into(),
+        }
+    }
 }

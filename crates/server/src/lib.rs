@@ -1,1 +1,13 @@
-//! The control plane: drives executions and answers HTTP.
+//! The control plane.
+//!
+//! Owns [`Runtime`], which drives executions on a store, and `http`, the routes in front of it.
+//!
+//! Must not: hold rules of the language, which are the engine's, or SQL, which is the store's.
+
+pub mod clock;
+pub mod http;
+mod read;
+pub mod runtime;
+
+pub use clock::{Clock, SystemClock};
+pub use runtime::{Runtime, RuntimeError, Settings};

@@ -1,0 +1,165 @@
+//! How one call is made and its answer read.
+
+use std::error::Error;
+use std::time::Duration;
+
+use noetl_types::{Millis, Text};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::Client;
+use crate::error::ApiError;
+use crate::problem::Problem;
+
+/// Bytes of a problem that are read at most.
+const MAX_PROBLEM: u64 = 1 << 20;
+
+impl Client {
+    /// The address of a path that has no parameters of its own.
+    pub(super) fn url(&self, path: &str) -> Result<Url, ApiError> {
+        super::url(&self.inner.base, path)
+            .map_err(|refused| ApiError::Unreachable(refused.to_string().into()))
+    }
+
+    /// Sends a body and reads the answer. The server is asked to wait for `wait_ms` at most.
+    pub(super) async fn post<B: Serialize, T: DeserializeOwned>(
+        &self,
+        url: Url,
+        body: &B,
+        wait_ms: u64,
+    ) -> Result<T, ApiError> {
+        let body = serde_json::to_vec(body)
+            .map_err(|error| ApiError::Unreadable(format!("the request: {error}").into()))?;
+        let request = self
+            .inner
+            .http
+            .request(Method::POST, url)
+            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
+            .body(body);
+        let response = self.accepted(request, wait_ms).await?;
+        self.read(response).await
+    }
+
+    /// Reads what is at an address.
+    pub(super) async fn get<T: DeserializeOwned>(&self, url: Url) -> Result<T, ApiError> {
+        let response = self.accepted(self.request(url), 0).await?;
+        self.read(response).await
+    }
+
+    /// The answer to a request, unless it is a refusal.
+    pub(super) async fn accepted(
+        &self,
+        request: RequestBuilder,
+        wait_ms: u64,
+    ) -> Result<Response, ApiError> {
+        let response = self.send(request, wait_ms).await?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        Err(refusal(response).await)
+    }
+
+    /// Reads an answer that is JSON.
+    pub(super) async fn read<T: DeserializeOwned>(
+        &self,
+        response: Response,
+    ) -> Result<T, ApiError> {
+        let body = bounded(response, self.inner.max_answer.as_bytes()).await?;
+        serde_json::from_slice(&body)
+            .map_err(|error| ApiError::Unreadable(error.to_string().into()))
+    }
+
+    /// Sends a request, whatever the answer says.
+    pub(super) async fn send(
+        &self,
+        request: RequestBuilder,
+        wait_ms: u64,
+    ) -> Result<Response, ApiError> {
+        let timeout = self.inner.timeout.saturating_add(Millis::from_ms(wait_ms));
+        request
+            .timeout(Duration::from_millis(timeout.as_ms()))
+            .send()
+            .await
+            .map_err(unreachable)
+    }
+
+    /// A request that reads what is at an address.
+    pub(super) fn request(&self, url: Url) -> RequestBuilder {
+        self.inner.http.request(Method::GET, url)
+    }
+}
+
+/// The body of an answer, unless it is larger than it may be.
+async fn bounded(mut response: Response, most: u64) -> Result<Vec<u8>, ApiError> {
+    let too_large = || ApiError::Unreadable(format!("it has more than {most} bytes").into());
+    let told = response.content_length().unwrap_or(0);
+    if told > most {
+        return Err(too_large());
+    }
+    let mut body = Vec::with_capacity(usize::try_from(told).unwrap_or(0));
+    while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
+        if body.len() as u64 + chunk.len() as u64 > most {
+            return Err(too_large());
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
+/// What a server that does not do what it is asked says about it.
+async fn refusal(response: Response) -> ApiError {
+    let status = response.status();
+    let retry_after = retry_after(response.headers());
+    let body = match bounded(response, MAX_PROBLEM).await {
+        Ok(body) => body,
+        Err(error) => return error,
+    };
+    match serde_json::from_slice::<Problem>(&body) {
+        Ok(problem) => ApiError::Refused {
+            problem: Box::new(problem),
+            retry_after,
+        },
+        Err(_) => not_a_problem(status),
+    }
+}
+
+/// Something between here and the server answered.
+fn not_a_problem(status: StatusCode) -> ApiError {
+    let text: Text = format!("{status}, and no word of why").into();
+    match status {
+        StatusCode::BAD_GATEWAY
+        | StatusCode::SERVICE_UNAVAILABLE
+        | StatusCode::GATEWAY_TIMEOUT
+        | StatusCode::REQUEST_TIMEOUT
+        | StatusCode::TOO_MANY_REQUESTS => ApiError::Unreachable(text),
+        _ => ApiError::Unreadable(text),
+    }
+}
+
+/// How long the server asks to wait. It says so in seconds.
+fn retry_after(headers: &HeaderMap) -> Option<Millis> {
+    let secs = headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse();
+    secs.ok().map(Millis::from_secs)
+}
+
+fn unreachable(error: reqwest::Error) -> ApiError {
+    // The address may hold a capability, so it is told to nobody.
+    ApiError::Unreachable(causes(&error.without_url()).into())
+}
+
+/// An error and all that led to it, in one line.
+pub(super) fn causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.ends_with(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,62 @@
+//! What a worker needs of the control plane, over HTTP.
+
+use async_trait::async_trait;
+use noetl_types::{CatalogId, Json};
+
+use super::Client;
+use super::user::with_query;
+use crate::catalog::{CatalogItem, ResourceRequest};
+use crate::command::{
+    HeartbeatAnswer, HeartbeatRequest, LeaseAnswer, LeaseRequest, ReportAnswer, ReportRequest,
+};
+use crate::error::ApiError;
+use crate::paths;
+use crate::runtime::{Done, PoolHeartbeatAnswer, RegisterWorker, RuntimeView, WorkerName};
+use crate::worker_api::WorkerApi;
+
+#[async_trait]
+impl WorkerApi for Client {
+    async fn register(&self, worker: RegisterWorker) -> Result<RuntimeView, ApiError> {
+        self.post(self.url(paths::POOL_REGISTER)?, &worker, 0).await
+    }
+
+    async fn pool_heartbeat(&self, worker: WorkerName) -> Result<PoolHeartbeatAnswer, ApiError> {
+        self.post(self.url(paths::POOL_HEARTBEAT)?, &worker, 0)
+            .await
+    }
+
+    async fn deregister(&self, worker: WorkerName) -> Result<(), ApiError> {
+        let url = self.url(paths::POOL_DEREGISTER)?;
+        let Done { .. } = self.post(url, &worker, 0).await?;
+        Ok(())
+    }
+
+    async fn lease(&self, request: LeaseRequest) -> Result<LeaseAnswer, ApiError> {
+        let url = self.inner.hot.lease.clone();
+        self.post(url, &request, request.wait_ms).await
+    }
+
+    async fn heartbeat(&self, request: HeartbeatRequest) -> Result<HeartbeatAnswer, ApiError> {
+        let url = self.inner.hot.heartbeat.clone();
+        self.post(url, &request, 0).await
+    }
+
+    async fn report(&self, request: ReportRequest) -> Result<ReportAnswer, ApiError> {
+        let url = self.inner.hot.report.clone();
+        let wait_ms = request.lease.as_ref().map_or(0, |lease| lease.wait_ms);
+        self.post(url, &request, wait_ms).await
+    }
+
+    async fn definition(&self, catalog_id: CatalogId) -> Result<CatalogItem, ApiError> {
+        let wanted = ResourceRequest {
+            catalog_id: Some(catalog_id),
+            ..ResourceRequest::default()
+        };
+        self.catalog_resource(&wanted).await
+    }
+
+    async fn resolve(&self, reference: &str) -> Result<Json, ApiError> {
+        let url = with_query(self.url(paths::RESULT_RESOLVE)?, [("ref", reference)]);
+        self.get(url).await
+    }
+}

@@ -1,0 +1,89 @@
+//! Whether a server lives and can work.
+
+use std::collections::BTreeMap;
+
+use noetl_types::Text;
+use serde::{Deserialize, Serialize};
+
+/// A process lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alive {
+    /// Always the same, since a dead process answers nothing.
+    pub status: Health,
+}
+
+/// Whether something works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Health {
+    /// It does.
+    Ok,
+    /// It does its main work, but not all of it.
+    Degraded,
+    /// It does not.
+    Failed,
+}
+
+/// Whether a server can work.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ready {
+    /// The worst of its checks.
+    pub status: Health,
+    /// What was looked at.
+    pub checks: BTreeMap<Text, Health>,
+    /// What is wrong with those that are not well; told only to who shows an identity.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub reasons: BTreeMap<Text, Text>,
+}
+
+impl Ready {
+    /// The sum of checks: what is wrong with each of them, if anything.
+    pub fn of<'n>(checks: impl IntoIterator<Item = (&'n str, Result<(), Text>)>) -> Self {
+        let mut ready = Self {
+            status: Health::Ok,
+            checks: BTreeMap::new(),
+            reasons: BTreeMap::new(),
+        };
+        for (name, found) in checks {
+            let health = if found.is_ok() {
+                Health::Ok
+            } else {
+                Health::Failed
+            };
+            ready.status = ready.status.max(health);
+            ready.checks.insert(name.into(), health);
+            if let Err(reason) = found {
+                ready.reasons.insert(name.into(), reason);
+            }
+        }
+        ready
+    }
+
+    /// The same for strangers.
+    #[must_use]
+    pub fn without_reasons(self) -> Self {
+        Self {
+            reasons: BTreeMap::new(),
+            ..self
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_failure_fails_the_whole() {
+        let ready = Ready::of([("store", Ok(())), ("machine_id", Err("lost".into()))]);
+        assert_eq!(
+            serde_json::to_string(&ready).unwrap(),
+            r#"{"status":"failed","checks":{"machine_id":"failed","store":"ok"},"reasons":{"machine_id":"lost"}}"#
+        );
+        assert_eq!(
+            serde_json::to_string(&ready.without_reasons()).unwrap(),
+            r#"{"status":"failed","checks":{"machine_id":"failed","store":"ok"}}"#
+        );
+        assert_eq!(Ready::of([("store", Ok(()))]).status, Health::Ok);
+    }
+}

@@ -1,0 +1,143 @@
+//! What readers ask for: the parameters of lists and pages.
+
+use noetl_types::limits::PageLimit;
+use noetl_types::{CatalogId, EventId, EventName, ExecutionId, ExecutionStatus, Seq, Text};
+use serde::Serialize;
+
+use crate::execution::ExecutionLine;
+
+/// Which runs a list shows, newest first.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct ExecutionsQuery {
+    /// Only those that stand so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<ExecutionStatus>,
+    /// Only those whose path holds this text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<Text>,
+    /// Only those of a definition.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub catalog_id: Option<CatalogId>,
+    /// Only those that a run started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<ExecutionId>,
+    /// How many at most.
+    pub limit: PageLimit,
+    /// How many are passed over first; up to [`noetl_types::limits::MAX_PAGE_OFFSET`].
+    #[serde(skip_serializing_if = "is_zero")]
+    pub offset: u32,
+    /// Where the page before ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<Text>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// A page of the list of runs.
+///
+/// On the wire the lines are the body, a bare list, and the cursor is the header
+/// [`NEXT_CURSOR`].
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ExecutionList {
+    /// The runs, newest first.
+    pub executions: Vec<ExecutionLine>,
+    /// Where the next page begins; absent at the end.
+    pub next_cursor: Option<Text>,
+}
+
+/// The header that tells where the next page begins.
+pub const NEXT_CURSOR: &str = "x-next-cursor";
+
+/// Which part of a run's log its page shows, in the order of the log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DetailQuery {
+    /// The page, from 1.
+    pub page: u32,
+    /// Events on a page.
+    pub page_size: PageLimit,
+    /// Only those behind this event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since_event_id: Option<EventId>,
+    /// Only those of this type.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event_type: Option<EventName>,
+}
+
+impl DetailQuery {
+    /// Events on a page where nobody says otherwise.
+    pub const PAGE_SIZE: i64 = 100;
+}
+
+impl Default for DetailQuery {
+    fn default() -> Self {
+        Self {
+            page: 1,
+            page_size: PageLimit::clamped(Self::PAGE_SIZE),
+            since_event_id: None,
+            event_type: None,
+        }
+    }
+}
+
+/// Which events of a run to show.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct EventsQuery {
+    /// Only those behind this place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after_seq: Option<Seq>,
+    /// Only those before this place.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before_seq: Option<Seq>,
+    /// Only those of this type.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    pub event_type: Option<EventName>,
+    /// Only those of this step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<Text>,
+    /// Which come first.
+    pub order: Order,
+    /// How many at most.
+    pub limit: PageLimit,
+    /// Where the page before ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<Text>,
+}
+
+/// Which events come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// The oldest.
+    #[default]
+    Asc,
+    /// The newest.
+    Desc,
+}
+
+impl Order {
+    /// Reads the word.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "asc" => Some(Self::Asc),
+            "desc" => Some(Self::Desc),
+            _ => None,
+        }
+    }
+}
+
+/// Which processes a list shows.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct PoolsQuery {
+    /// Those of this kind; `worker_pool` where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<Text>,
+    /// Only those that stand so: `active`, `offline`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<Text>,
+    /// Only the one of this name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<Text>,
+}

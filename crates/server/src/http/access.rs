@@ -1,0 +1,152 @@
+//! Who may call which route.
+//!
+//! Each route declares what it takes to call it; see [`super::routes`] for why it cannot forget to.
+
+use axum::Extension;
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use noetl_types::{ByteSize, ErrorCode, Text};
+
+use super::failure::Failure;
+
+/// Something that an identity may do. A scope comes with the first route that asks for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// Read executions.
+    ExecRead,
+    /// Start and steer executions.
+    ExecRun,
+    /// Read definitions.
+    CatalogRead,
+    /// Write definitions.
+    CatalogWrite,
+    /// Lease commands and report on them.
+    Worker,
+    /// Change what the system itself runs.
+    Admin,
+}
+
+impl Scope {
+    /// The one spelling.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::ExecRead => "exec:read",
+            Self::ExecRun => "exec:run",
+            Self::CatalogRead => "catalog:read",
+            Self::CatalogWrite => "catalog:write",
+            Self::Worker => "worker",
+            Self::Admin => "admin",
+        }
+    }
+
+    /// Whether it is beyond what a developer on the same machine may do without a token.
+    const fn needs_token(self) -> bool {
+        match self {
+            Self::Admin => true,
+            Self::ExecRead
+            | Self::ExecRun
+            | Self::CatalogRead
+            | Self::CatalogWrite
+            | Self::Worker => false,
+        }
+    }
+}
+
+/// Who makes a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Identity {
+    /// Whoever sits at this machine.
+    Developer,
+}
+
+impl Identity {
+    pub(super) fn may(self, scope: Scope) -> bool {
+        match self {
+            Self::Developer => !scope.needs_token(),
+        }
+    }
+
+    /// Who it is, as logs of executions tell it.
+    pub(super) fn actor(self) -> Text {
+        match self {
+            Self::Developer => "developer".into(),
+        }
+    }
+}
+
+/// What was found out about who makes a request; nobody, and why, or somebody.
+pub(super) type Caller = Result<Identity, Failure>;
+
+/// What it takes to call a route.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Access {
+    /// Nothing.
+    Open,
+    /// Any one of these.
+    AnyOf(&'static [Scope]),
+}
+
+/// What a route declares about itself.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rules {
+    pub(super) access: Access,
+    pub(super) max_body: ByteSize,
+}
+
+/// The largest body of the route that a request goes to.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MaxBody(pub(super) ByteSize);
+
+impl Access {
+    /// Whether a caller may come in.
+    fn check(self, caller: &Caller) -> Result<(), Failure> {
+        let scopes = match self {
+            Self::Open => return Ok(()),
+            Self::AnyOf(scopes) => scopes,
+        };
+        let identity = caller.as_ref().map_err(Failure::clone)?;
+        if scopes.iter().any(|scope| identity.may(*scope)) {
+            return Ok(());
+        }
+        let wanted: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
+        Err(Failure::new(
+            ErrorCode::Forbidden,
+            format!("this needs the scope {}", wanted.join(" or ")),
+        ))
+    }
+}
+
+/// Stands before the handler of a route.
+pub(super) async fn gate(
+    State(rules): State<Rules>,
+    Extension(caller): Extension<Caller>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    if let Err(failure) = rules.access.check(&caller) {
+        return failure.into_response();
+    }
+    request.extensions_mut().insert(MaxBody(rules.max_body));
+    next.run(request).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_of_several_scopes_is_enough() {
+        let developer: Caller = Ok(Identity::Developer);
+        let either = Access::AnyOf(&[Scope::Admin, Scope::ExecRead]);
+        assert!(either.check(&developer).is_ok());
+        let refused = Access::AnyOf(&[Scope::Admin]).check(&developer);
+        assert_eq!(refused.unwrap_err().into_response().status(), 403);
+        let nobody: Caller = Err(Failure::new(ErrorCode::Unauthenticated, "who?"));
+        assert_eq!(
+            either.check(&nobody).unwrap_err().into_response().status(),
+            401
+        );
+        assert!(Access::Open.check(&nobody).is_ok());
+    }
+}

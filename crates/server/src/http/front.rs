@@ -1,0 +1,110 @@
+//! What every request goes through, whatever its route: a name, an identity, and an answer, even
+//! where a handler breaks.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::{CACHE_CONTROL, HeaderName};
+use axum::http::{HeaderValue, Method, Uri};
+use axum::response::{IntoResponse as _, Response};
+use tokio::time::Instant;
+use tower::Service as _;
+
+use super::failure::{self, Failure};
+use super::identity;
+use super::request_id::{RequestIds, X_REQUEST_ID};
+
+const NO_SNIFF: HeaderName = HeaderName::from_static("x-content-type-options");
+
+/// The router, and what stands before it.
+#[derive(Debug)]
+pub(super) struct Front {
+    router: Router,
+    request_ids: RequestIds,
+}
+
+impl Front {
+    pub(super) fn new(router: Router) -> Self {
+        Self {
+            router,
+            request_ids: RequestIds::new(),
+        }
+    }
+
+    /// Answers a request.
+    pub(super) async fn answer(&self, peer: SocketAddr, mut request: Request<Body>) -> Response {
+        let request_id = self.request_ids.of(request.headers());
+        let caller = identity::of(peer, request.uri(), request.headers());
+        request.extensions_mut().insert(caller);
+        let entry = tracing::enabled!(tracing::Level::DEBUG).then(|| LogEntry::of(&request));
+        let name = request_id.to_str().unwrap_or_default();
+        let mut response = self.routed(request, name).await;
+        failure::told(&mut response, name);
+        if let Some(entry) = entry {
+            entry.write(&response, name);
+        }
+        let headers = response.headers_mut();
+        headers.insert(X_REQUEST_ID, request_id);
+        headers.insert(NO_SNIFF, HeaderValue::from_static("nosniff"));
+        headers
+            .entry(CACHE_CONTROL)
+            .or_insert(HeaderValue::from_static("no-store"));
+        response
+    }
+
+    /// Hands a request to its route. A handler that panics fails its own request only.
+    async fn routed(&self, request: Request<Body>, request_id: &str) -> Response {
+        let mut router = self.router.clone();
+        let mut answer = pin!(router.call(request));
+        let answered: Result<Result<Response, Infallible>, _> = poll_fn(|cx| {
+            // What a panic leaves half done belongs to this request and is dropped with it.
+            match catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(cx))) {
+                Ok(poll) => poll.map(Ok),
+                Err(panic) => Poll::Ready(Err(panic)),
+            }
+        })
+        .await;
+        match answered {
+            Ok(Ok(response)) => response,
+            Err(_) => {
+                tracing::error!(request_id, "a handler panicked");
+                Failure::internal().into_response()
+            }
+        }
+    }
+}
+
+/// A line of the access log. It has no query, which may hold what no log should, and no body.
+struct LogEntry {
+    method: Method,
+    uri: Uri,
+    started: Instant,
+}
+
+impl LogEntry {
+    fn of(request: &Request<Body>) -> Self {
+        Self {
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            started: Instant::now(),
+        }
+    }
+
+    fn write(&self, response: &Response, request_id: &str) {
+        tracing::debug!(
+            method = %self.method,
+            path = self.uri.path(),
+            status = response.status().as_u16(),
+            elapsed_us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX),
+            request_id,
+            "request"
+        );
+    }
+}

@@ -1,0 +1,135 @@
+//! Executions are looked at.
+
+use axum::extract::State;
+use axum::http::header::LINK;
+use axum::http::{HeaderName, HeaderValue, Uri};
+use axum::response::{IntoResponse as _, Response};
+use noetl_api::execution::{EventPage, ExecutionDetail, StatusView};
+use noetl_api::query::{DetailQuery, EventsQuery, ExecutionsQuery, NEXT_CURSOR, Order};
+use noetl_types::limits::{MAX_PAGE_OFFSET, PageLimit};
+use noetl_types::{EventName, ExecutionStatus, Seq};
+
+use crate::http::answer::Answer;
+use crate::http::failure::Failure;
+use crate::http::params::{ExecutionOf, Params};
+use crate::http::routes::App;
+
+/// The list of executions.
+pub(in crate::http) async fn list(
+    State(app): State<App>,
+    uri: Uri,
+    mut params: Params,
+) -> Result<Response, Failure> {
+    let query = ExecutionsQuery {
+        status: params.read("status", |status| {
+            ExecutionStatus::parse(&status.to_ascii_uppercase())
+        })?,
+        path: params.text("path")?,
+        catalog_id: params.read("catalog_id", str::parse)?,
+        parent: params.read("parent", str::parse)?,
+        limit: params.page_limit("limit", PageLimit::default())?,
+        offset: params.number("offset", 0..=MAX_PAGE_OFFSET)?.unwrap_or(0),
+        cursor: params.text("cursor")?,
+    };
+    let page = app.runtime.executions(query).await?;
+    let mut response = Answer(page.executions).into_response();
+    if let Some(next) = page.next_cursor
+        && let Ok(cursor) = HeaderValue::try_from(next.as_str())
+        && let Ok(link) = HeaderValue::try_from(next_page(&uri, &next))
+    {
+        let headers = response.headers_mut();
+        headers.insert(HeaderName::from_static(NEXT_CURSOR), cursor);
+        headers.insert(LINK, link);
+    }
+    Ok(response)
+}
+
+/// The address of the next page: the same question from another place.
+fn next_page(uri: &Uri, cursor: &str) -> String {
+    let mut address = format!("<{}?", uri.path());
+    let is_place = |pair: &str| pair.starts_with("cursor=") || pair.starts_with("offset=");
+    let pairs = uri.query().unwrap_or_default().split('&');
+    for pair in pairs.filter(|pair| !pair.is_empty() && !is_place(pair)) {
+        address.push_str(pair);
+        address.push('&');
+    }
+    address.push_str(&format!("cursor={cursor}>; rel=\"next\""));
+    address
+}
+
+/// An execution with a page of its log.
+pub(in crate::http) async fn detail(
+    State(app): State<App>,
+    ExecutionOf(execution_id): ExecutionOf,
+    mut params: Params,
+) -> Result<Answer<ExecutionDetail>, Failure> {
+    let usual = DetailQuery::default();
+    let query = DetailQuery {
+        page: params.number("page", 1..=u32::MAX)?.unwrap_or(usual.page),
+        page_size: params.page_limit("page_size", usual.page_size)?,
+        since_event_id: params.read("since_event_id", str::parse)?,
+        event_type: params.read("event_type", EventName::read)?,
+    };
+    let detail = app.runtime.execution_detail(execution_id, query).await?;
+    Ok(Answer(detail))
+}
+
+/// Where an execution stands.
+pub(in crate::http) async fn status(
+    State(app): State<App>,
+    ExecutionOf(execution_id): ExecutionOf,
+) -> Result<Answer<StatusView>, Failure> {
+    Ok(Answer(app.runtime.execution_status(execution_id).await?))
+}
+
+/// The log of an execution.
+pub(in crate::http) async fn events(
+    State(app): State<App>,
+    ExecutionOf(execution_id): ExecutionOf,
+    mut params: Params,
+) -> Result<Answer<EventPage>, Failure> {
+    let seq = |text: &str| -> Result<Seq, String> {
+        let number = text.parse::<i64>().map_err(|error| error.to_string())?;
+        Seq::new(number).map_err(|error| error.to_string())
+    };
+    let order = |text: &str| Order::parse(text).ok_or("neither `asc` nor `desc`");
+    let after_seq = match params.read("after_seq", str::parse::<i64>)? {
+        // Behind the place before the first: from the beginning.
+        None | Some(0) => None,
+        Some(number) => Some(Seq::new(number).map_err(|error| {
+            Failure::new(noetl_types::ErrorCode::OutOfRange, error.to_string())
+        })?),
+    };
+    let query = EventsQuery {
+        after_seq,
+        before_seq: params.read("before_seq", seq)?,
+        event_type: params.read("type", EventName::read)?,
+        step: params.text("step")?,
+        order: params.read("order", order)?.unwrap_or_default(),
+        limit: params.page_limit("limit", PageLimit::default())?,
+        cursor: params.text("cursor")?,
+    };
+    params.nothing_else()?;
+    Ok(Answer(app.runtime.events(execution_id, query).await?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_page_asks_the_same_question() {
+        let uri: Uri = "/api/executions?status=FAILED&offset=5&limit=2&cursor=old"
+            .parse()
+            .unwrap();
+        assert_eq!(
+            next_page(&uri, "new"),
+            "</api/executions?status=FAILED&limit=2&cursor=new>; rel=\"next\""
+        );
+        let plain: Uri = "/api/executions".parse().unwrap();
+        assert_eq!(
+            next_page(&plain, "new"),
+            "</api/executions?cursor=new>; rel=\"next\""
+        );
+    }
+}

@@ -1,0 +1,9 @@
+//! The handlers: each reads its request, asks the runtime once, and answers.
+
+pub(super) mod catalog;
+pub(super) mod commands;
+pub(super) mod execute;
+pub(super) mod executions;
+pub(super) mod health;
+pub(super) mod results;
+pub(super) mod workers;

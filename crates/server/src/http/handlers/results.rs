@@ -1,0 +1,33 @@
+//! Results that are too large for an event.
+
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::http::HeaderValue;
+use axum::response::Response;
+use noetl_types::ErrorCode;
+
+use crate::http::answer::{JSON, of_type};
+use crate::http::failure::Failure;
+use crate::http::params::Params;
+use crate::http::routes::App;
+
+/// A stored result as it is kept: it was written as JSON once and is not read again.
+pub(in crate::http) async fn resolve(
+    State(app): State<App>,
+    mut params: Params,
+) -> Result<Response, Failure> {
+    let reference = params
+        .text("ref")?
+        .ok_or_else(|| Failure::new(ErrorCode::BadQuery, "ref is missing"))?;
+    let result = app.runtime.stored_result(&reference).await?;
+    let media_type = if result.media_type == "application/json" {
+        JSON
+    } else {
+        // A browser must not take what somebody stored for a page.
+        HeaderValue::from_static("application/octet-stream")
+    };
+    Ok(of_type(
+        media_type,
+        Body::from(Bytes::from_owner(result.bytes)),
+    ))
+}

@@ -1,0 +1,160 @@
+//! Who makes a request.
+//!
+//! The one identity is that of a developer: somebody on the machine that the server listens on. A
+//! page that the same person looks at in a browser is not that person, so a request must also name
+//! this machine as its host, which a page of a rebound name cannot, and must not come from a page of
+//! another origin.
+
+use std::net::{IpAddr, SocketAddr};
+
+use axum::http::header::{HOST, ORIGIN};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, Uri};
+use noetl_types::ErrorCode;
+
+use super::access::{Caller, Identity};
+use super::failure::Failure;
+
+/// Finds out who makes a request.
+pub(super) fn of(peer: SocketAddr, uri: &Uri, headers: &HeaderMap) -> Caller {
+    if !peer.ip().to_canonical().is_loopback() {
+        return Err(Failure::new(
+            ErrorCode::Unauthenticated,
+            "requests from other machines need an identity",
+        ));
+    }
+    let Some(host) = host(uri, headers).filter(|host| is_local(host.host())) else {
+        return Err(Failure::new(
+            ErrorCode::Forbidden,
+            "the request is not addressed to this machine: its host is no loopback name",
+        ));
+    };
+    let mut origins = headers.get_all(ORIGIN).iter();
+    match (origins.next(), origins.next()) {
+        (None, _) => Ok(Identity::Developer),
+        (Some(origin), None) if is_own(origin.as_bytes(), &host) => Ok(Identity::Developer),
+        (Some(_), _) => Err(Failure::new(
+            ErrorCode::Forbidden,
+            "the request comes from a page of another origin",
+        )),
+    }
+}
+
+/// What a request is addressed to; nothing where it says that twice or not at all.
+fn host(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
+    let mut hosts = headers.get_all(HOST).iter();
+    let named = match (hosts.next(), hosts.next()) {
+        (Some(host), None) => Some(Authority::try_from(host.as_bytes()).ok()?),
+        (None, _) => None,
+        (Some(_), Some(_)) => return None,
+    };
+    // A request of the absolute form says it in its first line, which wins.
+    uri.authority().cloned().or(named)
+}
+
+fn is_local(host: &str) -> bool {
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    if let Ok(address) = bare.unwrap_or(host).parse::<IpAddr>() {
+        return address.to_canonical().is_loopback();
+    }
+    let host = host.to_ascii_lowercase();
+    host == "localhost" || host.ends_with(".localhost")
+}
+
+/// Whether a page is this server's own.
+fn is_own(origin: &[u8], host: &Authority) -> bool {
+    let Some(origin) = origin.strip_prefix(b"http://") else {
+        return false;
+    };
+    let Ok(origin) = Authority::try_from(origin) else {
+        return false;
+    };
+    let port = |authority: &Authority| authority.port_u16().unwrap_or(80);
+    origin.host().eq_ignore_ascii_case(host.host()) && port(&origin) == port(host)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+    use axum::response::IntoResponse as _;
+
+    use super::*;
+
+    fn status(peer: &str, uri: &str, named: &[(&'static str, &'static str)]) -> u16 {
+        let mut headers = HeaderMap::new();
+        for (name, value) in named {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        match of(peer.parse().unwrap(), &uri.parse().unwrap(), &headers) {
+            Ok(Identity::Developer) => 200,
+            Err(failure) => failure.into_response().status().as_u16(),
+        }
+    }
+
+    #[test]
+    fn a_developer_is_on_this_machine() {
+        for host in [
+            "localhost",
+            "LOCALHOST:8082",
+            "app.localhost:80",
+            "127.0.0.1",
+            "127.1.2.3:9",
+            "[::1]:8082",
+        ] {
+            assert_eq!(status("127.0.0.1:5", "/", &[("host", host)]), 200, "{host}");
+        }
+        assert_eq!(status("[::1]:5", "/", &[("host", "localhost")]), 200);
+        assert_eq!(
+            status("[::ffff:127.0.0.1]:5", "/", &[("host", "localhost")]),
+            200
+        );
+        assert_eq!(status("10.0.0.7:5", "/", &[("host", "localhost")]), 401);
+    }
+
+    #[test]
+    fn a_rebound_name_is_refused() {
+        for host in [
+            "evil.example",
+            "localhost.evil.example",
+            "notlocalhost",
+            "10.0.0.7:8082",
+            "user@evil.example",
+            "[::1",
+            "",
+        ] {
+            assert_eq!(status("127.0.0.1:5", "/", &[("host", host)]), 403, "{host}");
+        }
+        assert_eq!(status("127.0.0.1:5", "/", &[]), 403);
+        let twice = [("host", "localhost"), ("host", "localhost")];
+        assert_eq!(status("127.0.0.1:5", "/", &twice), 403);
+        let uri = "http://evil.example/api";
+        assert_eq!(status("127.0.0.1:5", uri, &[("host", "localhost")]), 403);
+    }
+
+    #[test]
+    fn a_page_of_another_origin_is_refused() {
+        let with = |origin| {
+            status(
+                "127.0.0.1:5",
+                "/",
+                &[("host", "localhost:8082"), ("origin", origin)],
+            )
+        };
+        assert_eq!(with("http://localhost:8082"), 200);
+        for foreign in [
+            "http://localhost:3000",
+            "http://localhost",
+            "https://localhost:8082",
+            "http://127.0.0.1:8082",
+            "http://evil.example",
+            "null",
+            "",
+        ] {
+            assert_eq!(with(foreign), 403, "{foreign}");
+        }
+        let plain = [("host", "localhost"), ("origin", "http://localhost:80")];
+        assert_eq!(status("127.0.0.1:5", "/", &plain), 200);
+    }
+}

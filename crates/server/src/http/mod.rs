@@ -1,0 +1,26 @@
+//! The routes in front of the runtime.
+//!
+//! Owns what a request must look like before it is believed: how large and how slow it may be, who
+//! may make it, how its parts are read, and how each failure is told. A handler reads, calls the
+//! runtime once, and answers.
+//!
+//! Must not: decide anything about executions, or touch the store.
+
+mod access;
+mod answer;
+mod body;
+mod failure;
+mod front;
+mod handlers;
+mod identity;
+mod params;
+mod request_id;
+mod routes;
+mod serve;
+mod settings;
+mod stall;
+#[cfg(test)]
+mod tests;
+
+pub use serve::{ServeError, serve};
+pub use settings::HttpSettings;

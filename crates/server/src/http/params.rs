@@ -1,0 +1,135 @@
+//! Parameters in the address of a request.
+
+use std::fmt;
+
+use axum::extract::{FromRequestParts, Path, Query};
+use axum::http::request::Parts;
+use noetl_types::limits::PageLimit;
+use noetl_types::{ErrorCode, ExecutionId, Text};
+
+use super::failure::Failure;
+use super::routes::App;
+
+/// The execution that an address names.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ExecutionOf(pub(super) ExecutionId);
+
+impl FromRequestParts<App> for ExecutionOf {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
+        let not_an_id = |reason: &dyn fmt::Display| {
+            Failure::new(
+                ErrorCode::BadId,
+                format!("not the id of an execution: {reason}"),
+            )
+        };
+        let Path(text) = Path::<String>::from_request_parts(parts, app)
+            .await
+            .map_err(|error| not_an_id(&error))?;
+        let id: ExecutionId = text.parse().map_err(|error| not_an_id(&error))?;
+        Ok(Self(id))
+    }
+}
+
+/// What stands behind the question mark; each parameter is taken once.
+#[derive(Debug)]
+pub(super) struct Params(Vec<(String, String)>);
+
+impl FromRequestParts<App> for Params {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Failure> {
+        let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(&parts.uri)
+            .map_err(|error| Failure::new(ErrorCode::BadQuery, error.to_string()))?;
+        Ok(Self(pairs))
+    }
+}
+
+impl Params {
+    /// A parameter as it is. One without a value is as good as none.
+    pub(super) fn text(&mut self, name: &str) -> Result<Option<Text>, Failure> {
+        self.read(name, |value| Text::new(value))
+    }
+
+    /// A parameter, read.
+    pub(super) fn read<T, E: fmt::Display>(
+        &mut self,
+        name: &str,
+        read: impl FnOnce(&str) -> Result<T, E>,
+    ) -> Result<Option<T>, Failure> {
+        let Some(value) = self.take(name)? else {
+            return Ok(None);
+        };
+        match read(&value) {
+            Ok(value) => Ok(Some(value)),
+            Err(error) => Err(Failure::new(
+                ErrorCode::BadQuery,
+                format!("{name}: {error}"),
+            )),
+        }
+    }
+
+    /// A whole number within bounds.
+    pub(super) fn number(
+        &mut self,
+        name: &str,
+        bounds: std::ops::RangeInclusive<u32>,
+    ) -> Result<Option<u32>, Failure> {
+        let Some(number) = self.read(name, str::parse::<i64>)? else {
+            return Ok(None);
+        };
+        match u32::try_from(number) {
+            Ok(number) if bounds.contains(&number) => Ok(Some(number)),
+            Ok(_) | Err(_) => Err(Failure::new(
+                ErrorCode::OutOfRange,
+                format!(
+                    "{name} = {number} is out of range {}..{}",
+                    bounds.start(),
+                    bounds.end()
+                ),
+            )),
+        }
+    }
+
+    /// How much of a list to show.
+    pub(super) fn page_limit(
+        &mut self,
+        name: &str,
+        otherwise: PageLimit,
+    ) -> Result<PageLimit, Failure> {
+        let bounds = PageLimit::MIN.get()..=PageLimit::MAX.get();
+        let number = self.number(name, bounds)?;
+        Ok(number.map_or(otherwise, |number| PageLimit::clamped(number.into())))
+    }
+
+    /// Refuses what nobody asked about, on routes that have no clients older than themselves.
+    pub(super) fn nothing_else(self) -> Result<(), Failure> {
+        match self.0.first() {
+            None => Ok(()),
+            Some((name, _)) => Err(Failure::new(
+                ErrorCode::BadQuery,
+                format!("`{name}` is not a parameter of this route"),
+            )),
+        }
+    }
+
+    fn take(&mut self, name: &str) -> Result<Option<String>, Failure> {
+        let mut found = None;
+        let mut is_twice = false;
+        self.0.retain_mut(|(key, value)| {
+            if key != name {
+                return true;
+            }
+            is_twice |= found.replace(std::mem::take(value)).is_some();
+            false
+        });
+        if is_twice {
+            return Err(Failure::new(
+                ErrorCode::BadQuery,
+                format!("`{name}` is given twice"),
+            ));
+        }
+        Ok(found.filter(|value| !value.is_empty()))
+    }
+}

@@ -1,0 +1,191 @@
+//! The table of routes.
+//!
+//! A route comes into the router through [`Routes::add`] alone, which wants to know who may call it
+//! and how large its body may be: one that does not say so does not compile.
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::Extension;
+use axum::handler::Handler;
+use axum::middleware::from_fn_with_state;
+use axum::routing::{MethodFilter, on};
+use noetl_api::paths;
+use noetl_types::{ByteSize, ErrorCode};
+use tokio_util::sync::CancellationToken;
+
+use super::access::{Access, Caller, Rules, Scope, gate};
+use super::failure::Failure;
+use super::handlers::{catalog, commands, execute, executions, health, results, workers};
+use super::settings::HttpSettings;
+use crate::runtime::Runtime;
+
+/// What handlers have at hand.
+#[derive(Clone)]
+pub(super) struct App {
+    pub(super) runtime: Runtime,
+    /// Ends what waits.
+    pub(super) shutdown: CancellationToken,
+    pub(super) body_timeout: Duration,
+    pub(super) max_body: ByteSize,
+}
+
+/// Documents are larger than other bodies.
+const MAX_CATALOG_BODY: ByteSize = ByteSize::from_mib(8);
+/// A report may bring the largest result there is, and the words around it.
+const MAX_REPORT_BODY: ByteSize = ByteSize::from_mib(72);
+
+const EXEC_READ: Access = Access::AnyOf(&[Scope::ExecRead]);
+const EXEC_RUN: Access = Access::AnyOf(&[Scope::ExecRun]);
+const CATALOG_READ: Access = Access::AnyOf(&[Scope::CatalogRead]);
+const CATALOG_WRITE: Access = Access::AnyOf(&[Scope::CatalogWrite]);
+const WORKER: Access = Access::AnyOf(&[Scope::Worker]);
+const READ_OR_WORK: Access = Access::AnyOf(&[Scope::ExecRead, Scope::Worker]);
+
+const GET: MethodFilter = MethodFilter::GET;
+const POST: MethodFilter = MethodFilter::POST;
+
+/// All routes.
+pub(super) fn router(
+    runtime: Runtime,
+    settings: &HttpSettings,
+    shutdown: CancellationToken,
+) -> Router {
+    let app = App {
+        runtime,
+        shutdown,
+        body_timeout: Duration::from_millis(settings.body_timeout.as_ms()),
+        max_body: settings.max_body,
+    };
+    let routes = Routes::new(settings.max_body);
+    let routes = health_routes(routes);
+    let routes = user_routes(routes);
+    let routes = worker_routes(routes);
+    routes.finish(app)
+}
+
+fn health_routes(routes: Routes) -> Routes {
+    routes
+        .add(Access::Open, GET, paths::LIVEZ, health::alive)
+        .add(Access::Open, GET, paths::HEALTH, health::alive)
+        .add(Access::Open, GET, paths::READYZ, health::ready)
+}
+
+fn user_routes(routes: Routes) -> Routes {
+    routes
+        .add(EXEC_RUN, POST, paths::EXECUTE, execute::execute)
+        .add(EXEC_READ, GET, paths::EXECUTIONS, executions::list)
+        .add(EXEC_READ, GET, paths::EXECUTION, executions::detail)
+        .add(EXEC_READ, GET, paths::EXECUTION_STATUS, executions::status)
+        .add(EXEC_READ, GET, paths::EXECUTION_EVENTS, executions::events)
+        .add(EXEC_RUN, POST, paths::EXECUTION_CANCEL, execute::cancel)
+        .with_body(MAX_CATALOG_BODY)
+        .add(
+            CATALOG_WRITE,
+            POST,
+            paths::CATALOG_REGISTER,
+            catalog::register,
+        )
+        .with_usual_body()
+        .add(
+            CATALOG_READ,
+            POST,
+            paths::CATALOG_RESOURCE,
+            catalog::resource,
+        )
+        .add(READ_OR_WORK, GET, paths::RESULT_RESOLVE, results::resolve)
+        .add(EXEC_READ, GET, paths::POOLS, workers::pools)
+}
+
+fn worker_routes(routes: Routes) -> Routes {
+    let post_or_delete = POST.or(MethodFilter::DELETE);
+    routes
+        .add(WORKER, POST, paths::COMMANDS_LEASE, commands::lease)
+        .add(WORKER, POST, paths::COMMANDS_HEARTBEAT, commands::heartbeat)
+        .with_body(MAX_REPORT_BODY)
+        .add(WORKER, POST, paths::COMMANDS_REPORT, commands::report)
+        .with_usual_body()
+        .add(WORKER, POST, paths::POOL_REGISTER, workers::register)
+        .add(WORKER, POST, paths::POOL_HEARTBEAT, workers::heartbeat)
+        .add(
+            WORKER,
+            post_or_delete,
+            paths::POOL_DEREGISTER,
+            workers::deregister,
+        )
+}
+
+/// Routes, each with what it declares.
+pub(super) struct Routes {
+    router: Router<App>,
+    usual_body: ByteSize,
+    max_body: ByteSize,
+}
+
+impl Routes {
+    pub(super) fn new(usual_body: ByteSize) -> Self {
+        Self {
+            router: Router::new(),
+            usual_body,
+            max_body: usual_body,
+        }
+    }
+
+    /// The largest body of the routes that follow.
+    fn with_body(self, max_body: ByteSize) -> Self {
+        Self { max_body, ..self }
+    }
+
+    fn with_usual_body(self) -> Self {
+        let max_body = self.usual_body;
+        self.with_body(max_body)
+    }
+
+    /// A route. What lies under `/api/` is found under `/noetl/` too, where a gateway has it.
+    pub(super) fn add<H, T>(
+        self,
+        access: Access,
+        methods: MethodFilter,
+        path: &str,
+        handler: H,
+    ) -> Self
+    where
+        H: Handler<T, App>,
+        T: 'static,
+    {
+        let rules = Rules {
+            access,
+            max_body: self.max_body,
+        };
+        let route = on(methods, handler).route_layer(from_fn_with_state(rules, gate));
+        let mut router = self.router;
+        if let Some(rest) = path.strip_prefix("/api/") {
+            router = router.route(&format!("/noetl/{rest}"), route.clone());
+        }
+        Self {
+            router: router.route(path, route),
+            ..self
+        }
+    }
+
+    pub(super) fn finish(self, app: App) -> Router {
+        self.router
+            .fallback(not_found)
+            .method_not_allowed_fallback(method_not_allowed)
+            .with_state(app)
+    }
+}
+
+/// Whoever is nobody does not even learn which routes there are.
+async fn not_found(Extension(caller): Extension<Caller>) -> Failure {
+    let failure = || Failure::new(ErrorCode::NotFound, "there is nothing at this address");
+    caller.map_or_else(|nobody| nobody, |_| failure())
+}
+
+async fn method_not_allowed(Extension(caller): Extension<Caller>) -> Failure {
+    let failure = || {
+        let text = "this address does not take this method; the header `Allow` names those it does";
+        Failure::new(ErrorCode::MethodNotAllowed, text)
+    };
+    caller.map_or_else(|nobody| nobody, |_| failure())
+}

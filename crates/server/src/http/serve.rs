@@ -1,0 +1,204 @@
+//! Takes connections until it is told to stop.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use noetl_types::Millis;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::front::Front;
+use super::routes::router;
+use super::settings::HttpSettings;
+use super::stall::Unstalled;
+use crate::runtime::Runtime;
+
+/// Bytes of the head of a request.
+const MAX_HEAD: usize = 16 << 10;
+/// Bytes of a connection's buffer: what a body is read by.
+const BUFFER: usize = 64 << 10;
+/// How long to wait when no connection can be taken, such as when no file can be opened.
+const BREATH: Duration = Duration::from_millis(50);
+
+/// What a connection beyond the bound is told, without any work.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
+    content-type: application/problem+json\r\n\
+    retry-after: 1\r\n\
+    connection: close\r\n\
+    content-length: 223\r\n\r\n\
+    {\"type\":\"urn:noetl:error:pool_saturated\",\"title\":\"Server is at capacity\",\"status\":503,\
+    \"detail\":\"the server has as many connections as it takes\",\"code\":\"pool_saturated\",\
+    \"error\":\"the server has as many connections as it takes\"}";
+
+/// Why a server does not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The listener would let other machines in.
+    #[error(
+        "{0} can be reached from other machines, and there is no way yet to tell who calls: \
+         listen on a loopback address such as 127.0.0.1"
+    )]
+    NotLoopback(SocketAddr),
+    /// The listener does not know its own address.
+    #[error("the listener is not usable")]
+    Listener(#[source] io::Error),
+}
+
+/// Answers requests until `shutdown`, then lets those under way end.
+///
+/// Refuses a listener that other machines can reach: the only identity there is is that of whoever
+/// sits at this one.
+pub async fn serve(
+    runtime: Runtime,
+    listener: TcpListener,
+    settings: HttpSettings,
+    shutdown: CancellationToken,
+) -> Result<(), ServeError> {
+    let address = listener.local_addr().map_err(ServeError::Listener)?;
+    if !address.ip().is_loopback() {
+        return Err(ServeError::NotLoopback(address));
+    }
+    let router = router(runtime, &settings, shutdown.clone());
+    Server {
+        front: Arc::new(Front::new(router)),
+        room: Arc::new(Semaphore::new(settings.max_connections)),
+        tasks: TaskTracker::new(),
+        shutdown,
+        cut: CancellationToken::new(),
+        settings,
+    }
+    .run(listener)
+    .await;
+    Ok(())
+}
+
+struct Server {
+    front: Arc<Front>,
+    room: Arc<Semaphore>,
+    tasks: TaskTracker,
+    /// Ends connections once their request is answered.
+    shutdown: CancellationToken,
+    /// Ends connections at once.
+    cut: CancellationToken,
+    settings: HttpSettings,
+}
+
+impl Server {
+    async fn run(self, listener: TcpListener) {
+        while let Some((stream, peer)) = self.next(&listener).await {
+            match Arc::clone(&self.room).try_acquire_owned() {
+                Ok(permit) => self.take(stream, peer, permit),
+                Err(_) => turn_away(&stream),
+            }
+        }
+        drop(listener);
+        self.tasks.close();
+        let drain = duration(self.settings.drain);
+        if tokio::time::timeout(drain, self.tasks.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!(open = self.tasks.len(), "connections are cut off");
+            self.cut.cancel();
+            self.tasks.wait().await;
+        }
+    }
+
+    /// The next connection; none once the server is to stop.
+    async fn next(&self, listener: &TcpListener) -> Option<(TcpStream, SocketAddr)> {
+        loop {
+            let accepted = tokio::select! {
+                biased;
+                () = self.shutdown.cancelled() => return None,
+                accepted = listener.accept() => accepted,
+            };
+            match accepted {
+                Ok(accepted) => return Some(accepted),
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be taken");
+                    tokio::time::sleep(BREATH).await;
+                }
+            }
+        }
+    }
+
+    fn take(&self, stream: TcpStream, peer: SocketAddr, permit: OwnedSemaphorePermit) {
+        // Answers are small and wanted at once; without it they only wait longer.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "the delay of a connection cannot be turned off");
+        }
+        let front = Arc::clone(&self.front);
+        let service = service_fn(move |request: Request<Incoming>| {
+            let front = Arc::clone(&front);
+            async move {
+                let answer = front.answer(peer, request.map(Body::new)).await;
+                Ok::<_, Infallible>(answer)
+            }
+        });
+        let stream = Unstalled::new(stream, duration(self.settings.write_timeout));
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(duration(self.settings.head_timeout))
+            .max_header_size(MAX_HEAD)
+            .max_buf_size(BUFFER)
+            .serve_connection(TokioIo::new(stream), service);
+        let (shutdown, cut) = (self.shutdown.clone(), self.cut.clone());
+        self.tasks.spawn(async move {
+            let _permit = permit;
+            let mut connection = pin!(connection);
+            let ended = tokio::select! {
+                ended = connection.as_mut() => ended,
+                () = shutdown.cancelled() => {
+                    connection.as_mut().graceful_shutdown();
+                    tokio::select! {
+                        ended = connection.as_mut() => ended,
+                        () = cut.cancelled() => return,
+                    }
+                }
+            };
+            if let Err(error) = ended {
+                tracing::debug!(%error, %peer, "a connection broke");
+            }
+        });
+    }
+}
+
+/// Tells a connection that there is no room, if it takes the words at once.
+fn turn_away(stream: &TcpStream) {
+    let told = stream.try_write(FULL);
+    tracing::debug!(is_told = told.is_ok(), "a connection was turned away");
+}
+
+fn duration(time: Millis) -> Duration {
+    Duration::from_millis(time.as_ms())
+}
+
+#[cfg(test)]
+mod tests {
+    use noetl_api::Problem;
+
+    use super::FULL;
+
+    #[test]
+    fn what_is_told_when_full_is_a_problem() {
+        let text = str::from_utf8(FULL).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let length = format!("content-length: {}", body.len());
+        assert!(head.contains(&length), "{length}");
+        let problem: Problem = serde_json::from_str(body).unwrap();
+        let code = problem.known_code().unwrap();
+        assert_eq!((code.status(), code.title()), (503, &*problem.title));
+    }
+}

@@ -1,0 +1,299 @@
+//! Which routes there are, and who may call them.
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::{HOST, HeaderValue, ORIGIN};
+use axum::http::{HeaderMap, Method};
+use noetl_types::ErrorCode;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+use noetl_types::ByteSize;
+
+use super::{House, Reply, house, is_ok, peer, request};
+use crate::http::access::{Access, Scope};
+use crate::http::answer::Answer;
+use crate::http::front::Front;
+use crate::http::routes::{App, Routes};
+
+const ID: &str = "7000000000000000000";
+
+/// Every route, by method and path.
+const ROUTES: &[(&str, &str)] = &[
+    ("GET", "/livez"),
+    ("GET", "/health"),
+    ("GET", "/readyz"),
+    ("POST", "/api/execute"),
+    ("GET", "/api/executions"),
+    ("GET", "/api/executions/7000000000000000000"),
+    ("GET", "/api/executions/7000000000000000000/status"),
+    ("GET", "/api/executions/7000000000000000000/events"),
+    ("POST", "/api/executions/7000000000000000000/cancel"),
+    ("POST", "/api/catalog/register"),
+    ("POST", "/api/catalog/resource"),
+    ("POST", "/api/commands/lease"),
+    ("POST", "/api/commands/heartbeat"),
+    ("POST", "/api/commands/report"),
+    ("GET", "/api/result/resolve"),
+    ("POST", "/api/worker/pool/register"),
+    ("POST", "/api/worker/pool/heartbeat"),
+    ("POST", "/api/worker/pool/deregister"),
+    ("DELETE", "/api/worker/pool/deregister"),
+    ("GET", "/api/worker/pools"),
+];
+
+fn method(name: &str) -> Method {
+    name.parse().unwrap()
+}
+
+fn is_open(path: &str) -> bool {
+    matches!(path, "/livez" | "/health" | "/readyz")
+}
+
+#[tokio::test]
+async fn health_is_told_to_everybody() {
+    let house = house().await;
+    for path in ["/livez", "/health"] {
+        let reply = house.get(path).await;
+        assert_eq!((reply.status, &*reply.text), (200, r#"{"status":"ok"}"#));
+    }
+    let reply = house.get("/readyz").await;
+    assert_eq!(
+        (reply.status, &*reply.text),
+        (
+            200,
+            r#"{"status":"ok","checks":{"machine_id":"ok","store":"ok"}}"#
+        )
+    );
+}
+
+#[tokio::test]
+async fn strangers_find_nothing_but_health() {
+    let house = house().await;
+    let stranger = SocketAddr::from(([10, 0, 0, 7], 4000));
+    for (name, path) in ROUTES {
+        let reply = house
+            .send_from(stranger, request(method(name), path, "{}"))
+            .await;
+        if is_open(path) {
+            assert!(is_ok(&reply), "{name} {path}: {}", reply.text);
+        } else {
+            reply.is_problem(ErrorCode::Unauthenticated);
+            assert_eq!(
+                reply.header("www-authenticate"),
+                Some("Bearer realm=\"noetl\"")
+            );
+        }
+    }
+    for path in ["/", "/api/secrets", "/api/execute/../x"] {
+        let reply = house
+            .send_from(stranger, request(Method::GET, path, ""))
+            .await;
+        reply.is_problem(ErrorCode::Unauthenticated);
+    }
+    let wrong_method = request(Method::PUT, "/api/execute", "{}");
+    let reply = house.send_from(stranger, wrong_method).await;
+    reply.is_problem(ErrorCode::Unauthenticated);
+}
+
+#[tokio::test]
+async fn pages_of_others_are_kept_out() {
+    let house = house().await;
+    for (name, path) in ROUTES.iter().filter(|(_, path)| !is_open(path)) {
+        let mut rebound = request(method(name), path, "{}");
+        let host = HeaderValue::from_static("evil.example");
+        rebound.headers_mut().insert(HOST, host);
+        house.send(rebound).await.is_problem(ErrorCode::Forbidden);
+
+        let mut foreign = request(method(name), path, "{}");
+        let origin = HeaderValue::from_static("http://evil.example");
+        foreign.headers_mut().insert(ORIGIN, origin);
+        let reply = house.send(foreign).await;
+        reply.is_problem(ErrorCode::Forbidden);
+        assert_eq!(reply.header("access-control-allow-origin"), None);
+    }
+}
+
+/// Whether a route took the request, whatever it then said about it.
+fn was_routed(reply: &Reply) -> bool {
+    let is_lost = reply.status == 404 && reply.text.contains("nothing at this address");
+    !is_lost && reply.status != 405
+}
+
+#[tokio::test]
+async fn every_route_is_there_and_under_its_alias() {
+    let house = house().await;
+    for (name, path) in ROUTES {
+        let reply = house.send(request(method(name), path, "{}")).await;
+        assert!(was_routed(&reply), "{name} {path}: {}", reply.text);
+        let Some(rest) = path.strip_prefix("/api") else {
+            continue;
+        };
+        let alias = format!("/noetl{rest}");
+        let other = house.send(request(method(name), &alias, "{}")).await;
+        assert!(was_routed(&other), "{name} {alias}: {}", other.text);
+        assert_eq!(other.status, reply.status, "{alias}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_a_problem() {
+    let house = house().await;
+    for path in [
+        "/",
+        "/api",
+        "/api/",
+        "/api/executions/",
+        "/noetl/livez",
+        "/api/execute/x",
+        "/%ff",
+    ] {
+        house.get(path).await.is_problem(ErrorCode::NotFound);
+    }
+}
+
+#[tokio::test]
+async fn other_methods_are_a_problem_that_names_the_right_ones() {
+    let house = house().await;
+    for (path, wrong, allowed) in [
+        ("/api/execute", Method::GET, "POST"),
+        ("/api/executions", Method::OPTIONS, "GET,HEAD"),
+        ("/api/executions", Method::DELETE, "GET,HEAD"),
+        ("/livez", Method::POST, "GET,HEAD"),
+        ("/api/worker/pool/deregister", Method::GET, "DELETE,POST"),
+    ] {
+        let reply = house.send(request(wrong, path, "{}")).await;
+        reply.is_problem(ErrorCode::MethodNotAllowed);
+        let mut methods: Vec<&str> = reply.header("allow").unwrap().split(',').collect();
+        methods.sort_unstable();
+        assert_eq!(methods.join(","), allowed, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn head_answers_as_get_without_a_body() {
+    let house = house().await;
+    let head = request(Method::HEAD, "/api/executions", "");
+    let reply = house.send(head).await;
+    assert_eq!((reply.status, &*reply.text), (200, ""));
+}
+
+#[tokio::test]
+async fn requests_have_names() {
+    let house = house().await;
+    let named = |name: &'static str| {
+        let mut request = request(Method::GET, "/nowhere", "");
+        let name = HeaderValue::from_static(name);
+        request.headers_mut().insert("x-request-id", name);
+        request
+    };
+    let reply = house.send(named("order 66")).await;
+    reply.is_problem(ErrorCode::NotFound);
+    assert_eq!(reply.text_at("/request_id"), "order 66");
+    let one = house.get("/livez").await;
+    let other = house.get("/livez").await;
+    assert!(one.header("x-request-id").is_some());
+    assert_ne!(one.header("x-request-id"), other.header("x-request-id"));
+}
+
+#[tokio::test]
+async fn answers_are_not_guessed_at_or_kept() {
+    let house = house().await;
+    let reply = house.get("/api/executions").await;
+    assert_eq!(reply.header("x-content-type-options"), Some("nosniff"));
+    assert_eq!(reply.header("cache-control"), Some("no-store"));
+    assert_eq!(reply.header("content-type"), Some("application/json"));
+}
+
+#[tokio::test]
+async fn ids_that_are_none_are_refused() {
+    let house = house().await;
+    for id in [
+        "x",
+        "0",
+        "-1",
+        "1.5",
+        "99999999999999999999",
+        "%ff",
+        "7%2F8",
+    ] {
+        for route in ["", "/status", "/events"] {
+            let reply = house.get(&format!("/api/executions/{id}{route}")).await;
+            reply.is_problem(ErrorCode::BadId);
+        }
+        let cancel = format!("/api/executions/{id}/cancel");
+        let reply = house.send(request(Method::POST, &cancel, "")).await;
+        reply.is_problem(ErrorCode::BadId);
+    }
+    for route in ["", "/status", "/events"] {
+        let reply = house.get(&format!("/api/executions/{ID}{route}")).await;
+        reply.is_problem(ErrorCode::NotFound);
+    }
+    let cancel = format!("/api/executions/{ID}/cancel");
+    let reply = house.send(request(Method::POST, &cancel, "")).await;
+    reply.is_problem(ErrorCode::NotFound);
+}
+
+/// A server with routes of its own beside no others.
+async fn with_routes(add: impl FnOnce(Routes) -> Routes) -> House {
+    let house = house().await;
+    let app = App {
+        runtime: house.runtime.clone(),
+        shutdown: CancellationToken::new(),
+        body_timeout: Duration::from_secs(1),
+        max_body: ByteSize::from_kib(1),
+    };
+    let routes = add(Routes::new(ByteSize::from_kib(1)));
+    House {
+        front: Front::new(routes.finish(app)),
+        runtime: house.runtime,
+    }
+}
+
+async fn breaks() -> Answer<()> {
+    panic!("on purpose")
+}
+
+#[tokio::test]
+async fn a_handler_that_breaks_fails_its_own_request_only() {
+    let get = axum::routing::MethodFilter::GET;
+    let house = with_routes(|routes| {
+        routes.add(Access::Open, get, "/breaks", breaks).add(
+            Access::Open,
+            get,
+            "/works",
+            || async { Answer(1) },
+        )
+    })
+    .await;
+    let reply = house.get("/breaks").await;
+    reply.is_problem(ErrorCode::Internal);
+    assert!(!reply.text.contains("on purpose"), "{}", reply.text);
+    assert!(is_ok(&house.get("/works").await));
+}
+
+#[tokio::test]
+async fn a_developer_is_no_admin() {
+    let get = axum::routing::MethodFilter::GET;
+    let house = with_routes(|routes| {
+        let admin = Access::AnyOf(&[Scope::Admin]);
+        routes.add(admin, get, "/admin", || async { Answer(1) })
+    })
+    .await;
+    let reply = house.get("/admin").await;
+    reply.is_problem(ErrorCode::Forbidden);
+    assert_eq!(reply.text_at("/detail"), "this needs the scope admin");
+}
+
+#[tokio::test]
+async fn a_request_without_a_host_is_nobodys() {
+    let house = house().await;
+    let bare = Request::builder()
+        .uri("/api/executions")
+        .body(Body::empty())
+        .unwrap();
+    assert_eq!(bare.headers(), &HeaderMap::new());
+    let reply = house.send_from(peer(), bare).await;
+    reply.is_problem(ErrorCode::Forbidden);
+}

@@ -1,0 +1,17 @@
+//! What readers see of executions, definitions, results and workers.
+//!
+//! Owns the way from the rows of the store and the fold of a log to the answers of the API. Writes
+//! nothing but what is no part of any execution: definitions, and who works here.
+
+mod catalog;
+mod cursor;
+mod detail;
+mod elapsed;
+mod events;
+mod execution;
+pub(crate) mod identity;
+mod list;
+mod ready;
+mod result;
+mod status;
+mod workers;

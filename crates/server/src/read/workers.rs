@@ -1,0 +1,166 @@
+//! Who works here, and how busy the pools are.
+
+use std::fmt;
+
+use noetl_api::query::PoolsQuery;
+use noetl_api::runtime::{
+    PoolHeartbeatAnswer, PoolView, Pools, RegisterWorker, RuntimeView, WorkerName,
+};
+use noetl_store::{NewRuntime, PoolCount, Runtime as Registered, RuntimeKind};
+use noetl_types::{ErrorCode, Json, PoolName, Text, WorkerId};
+
+use crate::runtime::{Runtime, RuntimeError};
+
+const ACTIVE: &str = "active";
+const OFFLINE: &str = "offline";
+
+impl Runtime {
+    /// Makes a worker known, or takes what it now says of itself.
+    pub async fn register_worker(
+        &self,
+        worker: RegisterWorker,
+    ) -> Result<RuntimeView, RuntimeError> {
+        let kind = kind_of(worker.kind.as_ref())?;
+        if kind == RuntimeKind::ServerApi {
+            return Err(RuntimeError::refused(
+                ErrorCode::Forbidden,
+                "a server makes itself known; nobody else can",
+            ));
+        }
+        worker_id(&worker.name)?;
+        if let Some(pool) = worker.labels.get("pool_name") {
+            let pool = pool
+                .as_str()
+                .ok_or_else(|| invalid("labels.pool_name is not a text"))?;
+            PoolName::new(pool).map_err(invalid)?;
+        }
+        let detail = Json::object([
+            ("status", Json::from(worker.status)),
+            ("labels", Json::from(worker.labels)),
+            ("capabilities", worker.capabilities.unwrap_or_default()),
+            ("capacity", Json::from(worker.capacity)),
+            ("runtime", worker.runtime.unwrap_or_default()),
+            ("hostname", Json::from(worker.hostname)),
+        ]);
+        let registered = self
+            .store()
+            .register_runtime(NewRuntime {
+                runtime_id: self.mint()?,
+                kind,
+                name: worker.name,
+                uri: worker.uri,
+                detail: Some(detail),
+                now: self.now(),
+            })
+            .await?;
+        Ok(self.runtime_view(registered))
+    }
+
+    /// Notes that a worker lives. One that is not known has lost what it held, and registers again.
+    pub async fn worker_alive(
+        &self,
+        worker: WorkerName,
+    ) -> Result<PoolHeartbeatAnswer, RuntimeError> {
+        let kind = kind_of(worker.kind.as_ref())?;
+        let now = self.now();
+        if !self.store().heartbeat(kind, &worker.name, now).await? {
+            return Err(RuntimeError::refused(
+                ErrorCode::NotFound,
+                "the worker is not known here: drop all work and register again",
+            ));
+        }
+        // Which commands nobody wants any more is told lease by lease, where they are kept.
+        Ok(PoolHeartbeatAnswer {
+            status: "ok".into(),
+            cancel: Vec::new(),
+            drain: false,
+        })
+    }
+
+    /// Forgets a worker and ends its leases. It may do so twice.
+    pub async fn worker_leaves(&self, worker: WorkerName) -> Result<(), RuntimeError> {
+        let kind = kind_of(worker.kind.as_ref())?;
+        let worker_id = worker_id(&worker.name)?;
+        self.store().remove_runtime(kind, &worker.name).await?;
+        let released = self.store().release_worker(&worker_id, self.now()).await?;
+        tracing::debug!(worker = %worker.name, released, "a worker left");
+        Ok(())
+    }
+
+    /// The processes of a kind, and how busy the pools are.
+    pub async fn pools(&self, query: PoolsQuery) -> Result<Pools, RuntimeError> {
+        let kind = match &query.kind {
+            None => RuntimeKind::WorkerPool,
+            Some(kind) => RuntimeKind::parse(kind)
+                .map_err(|error| RuntimeError::refused(ErrorCode::BadQuery, error.to_string()))?,
+        };
+        let registered = self.store().runtimes(kind).await?;
+        let is_named =
+            |view: &RuntimeView| query.name.as_ref().is_none_or(|name| view.name == **name);
+        let stands_so = |view: &RuntimeView| {
+            let wanted = query.status.as_ref();
+            wanted.is_none_or(|status| view.status == **status)
+        };
+        let items: Vec<RuntimeView> = registered
+            .into_iter()
+            .map(|registered| self.runtime_view(registered))
+            .filter(|view| is_named(view) && stands_so(view))
+            .collect();
+        let counts = self.store().pool_counts().await?;
+        Ok(Pools {
+            count: items.len(),
+            items,
+            pools: counts.into_iter().map(pool_view).collect(),
+        })
+    }
+
+    fn runtime_view(&self, registered: Registered) -> RuntimeView {
+        let detail = registered.detail.unwrap_or_default();
+        let silence = self.now().since(registered.heartbeat);
+        let told = detail.get("status").and_then(Json::as_str);
+        let status = if silence > self.settings().worker_offline {
+            OFFLINE
+        } else {
+            told.unwrap_or(ACTIVE)
+        };
+        let capacity = detail.get("capacity").and_then(Json::as_u64);
+        RuntimeView {
+            runtime_id: registered.runtime_id,
+            name: registered.name,
+            kind: registered.kind.as_str().into(),
+            uri: registered.uri,
+            status: status.into(),
+            labels: detail
+                .get("labels")
+                .cloned()
+                .unwrap_or_else(Json::empty_map),
+            capacity: capacity.and_then(|capacity| u32::try_from(capacity).ok()),
+            heartbeat: registered.heartbeat,
+            created_at: registered.created_at,
+        }
+    }
+}
+
+fn pool_view(count: PoolCount) -> PoolView {
+    PoolView {
+        pool: count.pool,
+        pending: count.pending,
+        in_flight: count.leased,
+        oldest_lease: count.oldest_lease,
+    }
+}
+
+fn kind_of(kind: Option<&Text>) -> Result<RuntimeKind, RuntimeError> {
+    match kind {
+        None => Ok(RuntimeKind::WorkerPool),
+        Some(kind) => RuntimeKind::parse(kind).map_err(invalid),
+    }
+}
+
+fn worker_id(name: &Text) -> Result<WorkerId, RuntimeError> {
+    WorkerId::new(name.as_str()).map_err(invalid)
+}
+
+fn invalid(reason: impl fmt::Display) -> RuntimeError {
+    RuntimeError::refused(ErrorCode::Validation, format!("{reason}"))
+}

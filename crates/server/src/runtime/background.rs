@@ -1,0 +1,154 @@
+//! What happens without being asked for: leases run out, timers come due, ids stay usable.
+//!
+//! Every server does this, and none relies on another doing it. Two that see the same lease run out
+//! both say so; the log takes it once. So a restart has nothing to recover: whatever was open is
+//! found in the store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use noetl_engine::event::ExpiryReason;
+use noetl_engine::{Input, LeaseExpired};
+use noetl_store::{Command, Fence, Holder};
+use noetl_types::limits::PageLimit;
+use noetl_types::{ErrorCode, ExecutionId, Text, Timestamp};
+
+use super::driver::{Letter, timer_of};
+use super::error::{RuntimeError, causes};
+use super::{Core, ids};
+
+/// How often the store is asked for what has run out or come due.
+const SWEEP: Duration = Duration::from_secs(1);
+
+impl Core {
+    /// Starts what happens without being asked for.
+    pub(super) fn work_in_background(self: &Arc<Self>) {
+        let core = Arc::clone(self);
+        self.tasks.spawn(async move { core.renew_ids().await });
+        let core = Arc::clone(self);
+        self.tasks.spawn(async move { core.sweep_for_ever().await });
+        let core = Arc::clone(self);
+        self.tasks.spawn(async move { core.ring_for_ever().await });
+    }
+
+    /// Waits for a time; whether to go on afterwards.
+    async fn pause(&self, time: Duration) -> bool {
+        tokio::select! {
+            () = tokio::time::sleep(time) => true,
+            () = self.shutdown.cancelled() => false,
+        }
+    }
+
+    async fn renew_ids(self: Arc<Self>) {
+        let every = Duration::from_millis(ids::RENEW_EVERY.as_ms());
+        while self.pause(every).await {
+            if let Err(refused) = self.ids.renew(self.clock.now()).await {
+                tracing::error!(error = %causes(&refused), "the machine id was not renewed");
+            }
+        }
+    }
+
+    async fn sweep_for_ever(self: Arc<Self>) {
+        while self.pause(SWEEP).await {
+            // What is not due yet, or was left by another server, is found by looking.
+            self.desk.look_again();
+            if let Err(error) = self.sweep().await {
+                tracing::warn!(error = %causes(&error), "a sweep did not work out");
+            }
+        }
+    }
+
+    /// Takes back what workers have lost, and fires what is due.
+    pub(super) async fn sweep(self: &Arc<Self>) -> Result<(), RuntimeError> {
+        let now = self.clock.now();
+        loop {
+            let expired = self.store.expired(now, PageLimit::MAX).await?;
+            let is_last = expired.len() < usize::try_from(PageLimit::MAX.get()).unwrap_or(1);
+            let mut is_moving = false;
+            for command in expired {
+                is_moving |= self.expire(command, now).await;
+            }
+            if is_last || !is_moving {
+                break;
+            }
+        }
+        for timer in self.store.due(now, PageLimit::MAX).await? {
+            self.fire(timer.execution_id, &timer.timer_id).await;
+        }
+        Ok(())
+    }
+
+    /// Takes a command back from a worker whose lease ran out; whether that moved anything.
+    async fn expire(self: &Arc<Self>, command: Command, now: Timestamp) -> bool {
+        let (Some(worker), Some(lease)) = (command.worker, command.lease) else {
+            return false;
+        };
+        let is_out_of_time = command.deadline_at.is_some_and(|deadline| deadline <= now);
+        let (letter, answer) = Letter::new(Input::LeaseExpired(LeaseExpired {
+            command: command.command_id,
+            attempt: command.attempt,
+            worker,
+            lease_until: Some(lease.until),
+            reason: if is_out_of_time {
+                ExpiryReason::Deadline
+            } else {
+                ExpiryReason::Lease
+            },
+        }));
+        let letter = letter.fenced(Fence {
+            command_id: command.command_id,
+            attempt: command.attempt,
+            holder: Holder::ExpiredBy(now),
+        });
+        match self.ask(command.execution_id, letter, answer).await {
+            Ok(_) => true,
+            Err(error) => {
+                let (execution_id, command_id) = (command.execution_id, command.command_id);
+                tracing::warn!(%error, %execution_id, %command_id, "a lost command stays lost");
+                false
+            }
+        }
+    }
+
+    async fn ring_for_ever(self: Arc<Self>) {
+        loop {
+            let wait = self.alarms.next().map(|next| {
+                let left = next.since(self.clock.now());
+                Duration::from_millis(left.as_ms().saturating_add(1))
+            });
+            tokio::select! {
+                () = self.shutdown.cancelled() => return,
+                () = self.alarms.changed() => {}
+                () = sleep_or_wait(wait) => {
+                    for (execution_id, timer) in self.alarms.due(self.clock.now()) {
+                        self.fire(execution_id, &timer).await;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn fire(self: &Arc<Self>, execution_id: ExecutionId, timer: &Text) {
+        let Some(id) = timer_of(timer) else {
+            tracing::error!(%execution_id, %timer, "a timer has a strange name");
+            return;
+        };
+        let (letter, answer) = Letter::new(Input::TimerFired(id));
+        if let Err(error) = self.ask(execution_id, letter, answer).await {
+            let is_stale = matches!(
+                error.code(),
+                Some(ErrorCode::NotFound | ErrorCode::AlreadyTerminal | ErrorCode::Paused)
+            );
+            if !is_stale {
+                tracing::warn!(%error, %execution_id, %timer, "a timer did not fire");
+            }
+        }
+    }
+}
+
+async fn sleep_or_wait(wait: Option<Duration>) {
+    match wait {
+        Some(wait) => tokio::time::sleep(wait).await,
+        None => std::future::pending().await,
+    }
+}

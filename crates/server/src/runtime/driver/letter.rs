@@ -1,0 +1,134 @@
+//! What is asked of an execution, and what is answered.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use noetl_api::command::LeasedCommand;
+use noetl_bus::Taker;
+use noetl_engine::{IgnoredResult, Input, Verdict};
+use noetl_store::Fence;
+use noetl_types::{CommandId, ErrorCode, Version};
+use tokio::sync::oneshot;
+
+use crate::runtime::error::RuntimeError;
+use crate::runtime::outcome::Outcome;
+
+/// Something that happens to an execution, with somebody who waits for the answer.
+pub(crate) struct Letter {
+    pub(super) input: Input,
+    /// What must be true of a lease for the input to count.
+    pub(super) fence: Option<Fence>,
+    /// Who would take commands that follow.
+    pub(super) offer: Option<Arc<Offer>>,
+    pub(super) reply: oneshot::Sender<Result<Reply, RuntimeError>>,
+}
+
+/// What came of it, durably.
+#[derive(Debug, Default)]
+pub(crate) struct Reply {
+    /// What the engine makes of it.
+    pub(crate) verdict: Option<Verdict>,
+    /// The end of the log after it.
+    pub(crate) version: Version,
+    /// How many commands it issued.
+    pub(crate) issued: u32,
+    /// Those of them that are the sender's already.
+    pub(crate) leased: Vec<LeasedCommand>,
+    /// How the execution ended, if it has.
+    pub(crate) outcome: Option<Outcome>,
+}
+
+/// A worker that reports and can take what follows.
+pub(crate) struct Offer {
+    pub(crate) pool: noetl_types::PoolName,
+    pub(crate) taker: Taker,
+    left: Mutex<usize>,
+}
+
+impl Offer {
+    pub(crate) fn new(pool: noetl_types::PoolName, taker: Taker) -> Self {
+        Self {
+            pool,
+            left: Mutex::new(taker.max),
+            taker,
+        }
+    }
+
+    /// Takes one place, if there is one left.
+    pub(super) fn take(&self) -> bool {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_room = *left > 0;
+        *left = left.saturating_sub(1);
+        has_room
+    }
+
+    /// Gives a place back.
+    pub(super) fn put_back(&self) {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        *left += 1;
+    }
+
+    /// How many places are left.
+    pub(crate) fn left(&self) -> usize {
+        *self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Letter {
+    /// An input, and where its answer arrives.
+    pub(crate) fn new(input: Input) -> (Self, oneshot::Receiver<Result<Reply, RuntimeError>>) {
+        let (reply, answer) = oneshot::channel();
+        let letter = Self {
+            input,
+            fence: None,
+            offer: None,
+            reply,
+        };
+        (letter, answer)
+    }
+
+    /// The same, only to count where a lease is what the fence says.
+    pub(crate) fn fenced(self, fence: Fence) -> Self {
+        Self {
+            fence: Some(fence),
+            ..self
+        }
+    }
+
+    /// The same, from somebody who takes what follows.
+    pub(crate) fn offering(self, offer: Option<Arc<Offer>>) -> Self {
+        Self { offer, ..self }
+    }
+
+    pub(super) fn is_fenced_by(&self, command: CommandId) -> bool {
+        self.fence
+            .as_ref()
+            .is_some_and(|fence| fence.command_id == command)
+    }
+
+    /// What is left of it once its fence has fallen: a report is noted as too late, and a lease that
+    /// did not run out after all is no news.
+    pub(super) fn without_fence(self) -> Option<Self> {
+        let Self {
+            input,
+            offer,
+            reply,
+            ..
+        } = self;
+        if let Input::Report(report) = input {
+            let ignored = IgnoredResult::of(&report, ErrorCode::NotLeaseHolder);
+            return Some(Self {
+                input: Input::Ignored(Box::new(ignored)),
+                fence: None,
+                offer,
+                reply,
+            });
+        }
+        let known = Reply {
+            verdict: Some(Verdict::Duplicate),
+            ..Reply::default()
+        };
+        // Nobody may wait any more.
+        drop(reply.send(Ok(known)));
+        None
+    }
+}

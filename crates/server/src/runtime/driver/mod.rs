@@ -1,0 +1,114 @@
+//! Drives executions, each in its own order.
+//!
+//! An execution has a mailbox. Whatever happens to it is put in there, and one task at a time takes
+//! what has come together, decides it in sequence, and appends it once. So reports of one execution
+//! that arrive together share a commit, and executions do not wait for one another.
+//!
+//! States of executions that go on are kept in memory, as many as there is room for. What is in
+//! memory is never the truth: an append names the version that it follows, and after a conflict the
+//! rest of the log is read and everything is decided again.
+
+mod cell;
+mod changes;
+mod grant;
+mod letter;
+mod live;
+mod snapshot;
+mod turn;
+
+use std::sync::Arc;
+
+use noetl_engine::State;
+use noetl_store::ExecutionFacts;
+use noetl_types::ExecutionId;
+use tokio::sync::oneshot;
+
+use super::error::RuntimeError;
+use super::{Core, Definition};
+use cell::{Cell, Cells};
+pub(super) use changes::timer_of;
+pub(super) use grant::{Granted, compose};
+pub(super) use letter::{Letter, Offer, Reply};
+use live::Live;
+
+/// Executions in memory.
+pub(super) struct Driver {
+    cells: Cells,
+}
+
+impl Driver {
+    pub(super) fn new(room: usize) -> Self {
+        Self {
+            cells: Cells::with_room_for(room),
+        }
+    }
+}
+
+impl Core {
+    /// Puts something into the mailbox of an execution.
+    pub(super) fn send(self: &Arc<Self>, execution_id: ExecutionId, letter: Letter) {
+        let cell = self.driver.cells.of(execution_id);
+        self.post(cell, letter);
+    }
+
+    /// Begins an execution.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        execution_id: ExecutionId,
+        definition: Arc<Definition>,
+        facts: ExecutionFacts,
+        letter: Letter,
+    ) {
+        let live = Live::born(definition, execution_id, facts);
+        let cell = self.driver.cells.born(execution_id, live);
+        self.post(cell, letter);
+    }
+
+    fn post(self: &Arc<Self>, cell: Arc<Cell>, letter: Letter) {
+        if cell.put(letter) {
+            let core = Arc::clone(self);
+            // A task of its own, so that nobody who goes away leaves an execution half decided.
+            self.tasks.spawn(async move { turn::take_turns(&core, &cell).await });
+        }
+    }
+
+    /// Asks something of an execution and waits for the answer.
+    pub(super) async fn ask(
+        self: &Arc<Self>,
+        execution_id: ExecutionId,
+        letter: Letter,
+        answer: oneshot::Receiver<Result<Reply, RuntimeError>>,
+    ) -> Result<Reply, RuntimeError> {
+        self.send(execution_id, letter);
+        heard(answer).await
+    }
+
+    /// What an execution has come to; nothing where there is none.
+    pub(super) async fn look(
+        self: &Arc<Self>,
+        execution_id: ExecutionId,
+    ) -> Result<Option<(Arc<Definition>, State)>, RuntimeError> {
+        if let Some(cell) = self.driver.cells.get(execution_id) {
+            let live = cell.live.lock().await;
+            if let Some(live) = &*live
+                && live.birth.is_none()
+            {
+                return Ok(Some((Arc::clone(&live.definition), live.state.clone())));
+            }
+        }
+        let live = Live::load(self, execution_id).await?;
+        Ok(live.map(|live| (live.definition, live.state)))
+    }
+}
+
+/// The answer to a letter.
+pub(super) async fn heard(
+    answer: oneshot::Receiver<Result<Reply, RuntimeError>>,
+) -> Result<Reply, RuntimeError> {
+    answer.await.unwrap_or_else(|_| {
+        Err(RuntimeError::refused(
+            noetl_types::ErrorCode::NotReady,
+            "the server is shutting down",
+        ))
+    })
+}

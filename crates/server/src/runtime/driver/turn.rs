@@ -1,0 +1,495 @@
+//! One turn of an execution: decide what has come together, append it, tell everybody.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use noetl_api::command::LeasedCommand;
+use noetl_engine::event::Event;
+use noetl_engine::{Decision, Input, Moment, Refused, Verdict, decide, encode};
+use noetl_store::{
+    Append, AppendRefused, Appended, ExecutionView, Fence, NewResult, StoreError, TimerChange,
+};
+use noetl_types::{ErrorCode, Json, NewEvent, Text, Timestamp, Version, sha256};
+
+use super::cell::Cell;
+use super::changes::{Changes, Queueing, timer_changes};
+use super::grant::{Grants, Offering};
+use super::letter::{Letter, Reply};
+use super::live::Live;
+use crate::runtime::Core;
+use crate::runtime::error::RuntimeError;
+use crate::runtime::outcome::Outcome;
+
+/// Letters that one append may answer.
+const MOST_LETTERS: usize = 256;
+/// Events after which an append takes no further decision.
+const MANY_EVENTS: usize = 4_000;
+/// Bytes of results after which an append takes no further decision.
+const MANY_BYTES: usize = 8 * 1024 * 1024;
+/// How often an append is tried before its senders are told that it did not work out.
+const MOST_TRIES: u32 = 30;
+/// A batch of no more letters keeps the state before it, so that a conflict costs only the tail.
+const FEW_LETTERS: usize = 8;
+
+/// Takes turns until the mailbox is empty.
+pub(super) async fn take_turns(core: &Arc<Core>, cell: &Arc<Cell>) {
+    while let Some(letters) = cell.take(MOST_LETTERS) {
+        let mut slot = cell.live.lock().await;
+        let live = slot.take();
+        *slot = take_turn(core, cell, live, letters).await;
+        let has_ended = slot.as_ref().is_none_or(|live| live.state.is_ended());
+        drop(slot);
+        if has_ended {
+            core.driver.cells.forget(cell);
+        }
+    }
+}
+
+/// Answers letters; gives the execution as it is afterwards, unless that is not known.
+async fn take_turn(
+    core: &Arc<Core>,
+    cell: &Cell,
+    mut live: Option<Live>,
+    mut letters: VecDeque<Letter>,
+) -> Option<Live> {
+    for attempt in 0..MOST_TRIES {
+        let current = match live.take() {
+            Some(live) => live,
+            None => match Live::load(core, cell.execution_id).await {
+                Ok(Some(live)) => live,
+                Ok(None) => {
+                    refuse_all(letters, RuntimeError::no_execution);
+                    return None;
+                }
+                Err(error) => {
+                    let problem = error.into_problem();
+                    refuse_all(letters, || RuntimeError::from(problem.clone()));
+                    return None;
+                }
+            },
+        };
+        let batch = Batch::decide(core, current, letters).await;
+        cell.put_back(batch.rest);
+        let draft = match batch.draft {
+            Ok(draft) => draft,
+            // Nothing is to be written.
+            Err(live) => return Some(*live),
+        };
+        match draft.write(core).await {
+            Written::Done(live) => return Some(*live),
+            Written::Again {
+                live: known,
+                letters: again,
+                pause,
+            } => {
+                if again.is_empty() {
+                    return known.map(|live| *live);
+                }
+                letters = again;
+                live = known.map(|live| *live);
+                if pause {
+                    tokio::time::sleep(core.entropy.backoff(attempt)).await;
+                }
+            }
+            Written::Refused { letters, error } => {
+                let problem = error.into_problem();
+                refuse_all(letters, || RuntimeError::from(problem.clone()));
+                return None;
+            }
+        }
+    }
+    refuse_all(letters, || {
+        let text = "others keep writing to the execution; try again later";
+        RuntimeError::refused(ErrorCode::StoreUnavailable, text)
+    });
+    None
+}
+
+fn refuse_all(letters: VecDeque<Letter>, error: impl Fn() -> RuntimeError) {
+    for letter in letters {
+        // Nobody may wait any more.
+        drop(letter.reply.send(Err(error())));
+    }
+}
+
+/// Letters that were decided, and those that have to wait for the next append.
+struct Batch {
+    draft: Result<Draft, Box<Live>>,
+    rest: VecDeque<Letter>,
+}
+
+/// Decisions that are to be appended.
+struct Draft {
+    now: Timestamp,
+    /// The execution after them.
+    live: Live,
+    /// The execution before them, where it is cheap to keep.
+    before: Option<Live>,
+    decided: Vec<Decided>,
+    events: Vec<Event>,
+    changes: Changes,
+    results: Vec<NewResult>,
+    timers: BTreeMap<Text, Timestamp>,
+    /// Timers that open with the append.
+    armed: Vec<(Text, Timestamp)>,
+}
+
+struct Decided {
+    letter: Letter,
+    verdict: Verdict,
+    issued: u32,
+}
+
+/// What came of an append.
+enum Written {
+    Done(Box<Live>),
+    /// To be decided again.
+    Again {
+        /// The execution as it is now, where that is known.
+        live: Option<Box<Live>>,
+        letters: VecDeque<Letter>,
+        /// Whether to wait a little first.
+        pause: bool,
+    },
+    Refused {
+        letters: VecDeque<Letter>,
+        error: RuntimeError,
+    },
+}
+
+impl Batch {
+    /// Decides letters in sequence, as far as one append can hold what follows.
+    async fn decide(core: &Arc<Core>, live: Live, mut letters: VecDeque<Letter>) -> Self {
+        let now = core.clock.now();
+        let before = (letters.len() <= FEW_LETTERS).then(|| live.copy());
+        let mut draft = Draft {
+            now,
+            timers: live.open_timers(),
+            live,
+            before,
+            decided: Vec::with_capacity(letters.len()),
+            events: Vec::new(),
+            changes: Changes::default(),
+            results: Vec::new(),
+            armed: Vec::new(),
+        };
+        let mut payloads = BTreeMap::new();
+        let mut bytes = 0;
+        while let Some(letter) = letters.pop_front() {
+            if draft.has_begun_by(&letter) {
+                draft.decided.push(Decided {
+                    letter,
+                    verdict: Verdict::Accepted,
+                    issued: u32::try_from(draft.live.state.open_commands()).unwrap_or(u32::MAX),
+                });
+                continue;
+            }
+            match draft.decision(core, &letter, &mut payloads).await {
+                Err(error) => drop(letter.reply.send(Err(error))),
+                Ok(decision) if draft.changes.collide_with(&decision.events) => {
+                    letters.push_front(letter);
+                    break;
+                }
+                Ok(decision) => {
+                    bytes += decision.payloads.iter().map(|p| p.bytes.len()).sum::<usize>();
+                    draft.take(letter, decision, &mut payloads);
+                }
+            }
+            if draft.events.len() >= MANY_EVENTS || bytes >= MANY_BYTES {
+                break;
+            }
+        }
+        let draft = if draft.events.is_empty() {
+            Err(draft.answer_without_writing())
+        } else {
+            Ok(draft)
+        };
+        Self {
+            draft,
+            rest: letters,
+        }
+    }
+}
+
+impl Draft {
+    /// What follows from a letter, with whatever has to be fetched for it.
+    async fn decision(
+        &self,
+        core: &Arc<Core>,
+        letter: &Letter,
+        payloads: &mut BTreeMap<Arc<str>, Json>,
+    ) -> Result<Decision, RuntimeError> {
+        loop {
+            let (state, plan) = (&self.live.state, &self.live.definition.plan);
+            let decided = core.ids.with(self.now, |ids| {
+                let mut moment = Moment {
+                    now: self.now,
+                    ids,
+                    payloads: &*payloads,
+                };
+                decide(state, plan, letter.input.clone(), &mut moment)
+            })?;
+            match decided {
+                Ok(decision) => return Ok(decision),
+                Err(Refused::NeedsPayload(uri)) if !payloads.contains_key(&uri) => {
+                    let payload = core.fetch(&uri).await?;
+                    payloads.insert(uri, payload);
+                }
+                Err(refused) => return Err(refused.into()),
+            }
+        }
+    }
+
+    /// Whether a letter begins what has begun. Ids are made once, so an earlier try of the same
+    /// letter went through, though nobody could tell.
+    fn has_begun_by(&self, letter: &Letter) -> bool {
+        matches!(letter.input, Input::Start(_)) && self.live.state.version() > Version::EMPTY
+    }
+
+    fn take(
+        &mut self,
+        letter: Letter,
+        decision: Decision,
+        payloads: &mut BTreeMap<Arc<str>, Json>,
+    ) {
+        let verdict = decision.verdict;
+        for payload in &decision.payloads {
+            payloads.insert(payload.reference.uri().into(), payload.content.clone());
+            self.results.push(NewResult {
+                result_id: payload.result_id,
+                name: payload.name.as_str().into(),
+                sha256: sha256(&payload.bytes),
+                bytes: Arc::clone(&payload.bytes),
+                media_type: "application/json".into(),
+            });
+        }
+        let queueing = Queueing {
+            pool: &self.live.pool,
+            priority: self.live.priority,
+        };
+        self.changes.add(&decision.events, &decision.next, &queueing);
+        let is_issue = |event: &&Event| {
+            matches!(event.kind, noetl_engine::EventKind::CommandIssued(_))
+        };
+        let issued = decision.events.iter().filter(is_issue).count();
+        let events = decision.commit(&mut self.live.state);
+        self.live.note_node(&events);
+        self.events.extend(events);
+        self.decided.push(Decided {
+            letter,
+            verdict,
+            issued: u32::try_from(issued).unwrap_or(u32::MAX),
+        });
+    }
+
+    /// All letters told what was known already.
+    fn answer_without_writing(self) -> Box<Live> {
+        let version = self.live.head.version;
+        for decided in self.decided {
+            let reply = Reply {
+                verdict: Some(decided.verdict),
+                version,
+                ..Reply::default()
+            };
+            drop(decided.letter.reply.send(Ok(reply)));
+        }
+        Box::new(self.live)
+    }
+
+    fn offers(&self) -> Vec<Offering> {
+        let offering = |(index, decided): (usize, &Decided)| {
+            let offer = decided.letter.offer.as_ref()?;
+            Some(Offering {
+                letter: index,
+                offer: Arc::clone(offer),
+            })
+        };
+        let decided = self.decided.iter().enumerate();
+        decided.filter_map(offering).collect()
+    }
+
+    async fn write(mut self, core: &Arc<Core>) -> Written {
+        let offers = self.offers();
+        let grants = Grants::assign(core, &mut self.changes, &offers, self.now);
+        let append = self.append();
+        let outcome = self.events.iter().rev().find_map(Outcome::of);
+        match core.append(append).await {
+            Ok(appended) => {
+                let left = grants.left;
+                let (catalog_id, execution_id) = (
+                    self.live.definition.entry.catalog_id,
+                    self.live.header.execution_id,
+                );
+                let leased = grants.hand_out(core, &self.events, catalog_id, execution_id);
+                Written::Done(self.committed(core, appended, leased, (left, outcome)))
+            }
+            Err(refused) => {
+                grants.take_back(core, &offers);
+                self.failed(core, refused).await
+            }
+        }
+    }
+
+    fn append(&mut self) -> Append {
+        let live = &self.live;
+        let timers = timer_changes(&self.timers, &live.open_timers());
+        self.armed = timers.iter().filter_map(armed).collect();
+        let catalog_id = live.definition.entry.catalog_id;
+        let record = |event: &Event| NewEvent {
+            catalog_id: Some(catalog_id),
+            ..encode(event, &live.header)
+        };
+        let commands = std::mem::take(&mut self.changes).into_vec();
+        Append {
+            execution_id: live.header.execution_id,
+            expected: live.head,
+            now: self.now,
+            events: self.events.iter().map(record).collect(),
+            keep_checksums: false,
+            start: live.birth.clone(),
+            view: view(live, &self.events),
+            fences: self.fences(),
+            commands,
+            timers,
+            results: std::mem::take(&mut self.results),
+        }
+    }
+
+    fn fences(&self) -> Vec<Fence> {
+        let counts = |decided: &&Decided| decided.verdict == Verdict::Accepted;
+        let fence = |decided: &Decided| decided.letter.fence.clone();
+        self.decided.iter().filter(counts).filter_map(fence).collect()
+    }
+
+    /// Tells everybody what was written.
+    fn committed(
+        self,
+        core: &Arc<Core>,
+        appended: Appended,
+        mut leased: BTreeMap<usize, Vec<LeasedCommand>>,
+        (left, outcome): (usize, Option<Outcome>),
+    ) -> Box<Live> {
+        let mut live = self.live;
+        live.head = appended.head;
+        live.birth = None;
+        if let Some(before) = self.before {
+            // Only one state is left now, so its changes need not be kept apart.
+            drop(before);
+            live.state.settle();
+        }
+        if left > 0 {
+            core.desk.left(&live.pool, left);
+        }
+        let execution_id = live.header.execution_id;
+        let version = appended.head.version;
+        core.alarms.set(execution_id, self.armed);
+        core.followers.tell(execution_id, version, outcome.clone());
+        for (index, decided) in self.decided.into_iter().enumerate() {
+            let reply = Reply {
+                verdict: Some(decided.verdict),
+                version,
+                issued: decided.issued,
+                leased: leased.remove(&index).unwrap_or_default(),
+                outcome: outcome.clone(),
+            };
+            if let Err(Ok(lost)) = decided.letter.reply.send(Ok(reply)) {
+                core.give_back(lost.leased);
+            }
+        }
+        core.snapshot_if_due(&mut live);
+        Box::new(live)
+    }
+
+    /// Finds out what to do about an append that did not go through.
+    async fn failed(self, core: &Arc<Core>, refused: AppendRefused) -> Written {
+        let is_birth = self.live.birth.is_some();
+        let letters: VecDeque<Letter> =
+            self.decided.into_iter().map(|decided| decided.letter).collect();
+        match refused {
+            AppendRefused::Conflict { .. } | AppendRefused::Terminal => Written::Again {
+                live: caught_up(core, self.before).await,
+                letters,
+                pause: false,
+            },
+            AppendRefused::Fenced { command_id } => Written::Again {
+                live: self.before.map(Box::new),
+                letters: letters
+                    .into_iter()
+                    .filter_map(|letter| match letter.is_fenced_by(command_id) {
+                        true => letter.without_fence(),
+                        false => Some(letter),
+                    })
+                    .collect(),
+                pause: false,
+            },
+            // An id that was made is made once: the first try has gone through after all.
+            AppendRefused::AlreadyExists => Written::Again {
+                live: None,
+                letters,
+                pause: false,
+            },
+            AppendRefused::Store(StoreError::Retry {
+                outcome_unknown, ..
+            }) => Written::Again {
+                // Whether it was written is told by the log, and of a birth by trying it again.
+                live: self
+                    .before
+                    .filter(|_| is_birth || !outcome_unknown)
+                    .map(Box::new),
+                letters,
+                pause: true,
+            },
+            refused => Written::Refused {
+                letters,
+                error: error_of(refused),
+            },
+        }
+    }
+}
+
+/// The state before a conflict with what others wrote since; nothing where it has to be loaded.
+async fn caught_up(core: &Arc<Core>, before: Option<Live>) -> Option<Box<Live>> {
+    let mut live = before.filter(|live| live.birth.is_none())?;
+    live.catch_up(core).await.ok()?;
+    Some(Box::new(live))
+}
+
+fn error_of(refused: AppendRefused) -> RuntimeError {
+    match refused {
+        AppendRefused::NotFound => RuntimeError::no_execution(),
+        AppendRefused::Gone => RuntimeError::refused(
+            ErrorCode::RetentionDropped,
+            "the execution was dropped by retention",
+        ),
+        AppendRefused::Store(error) => error.into(),
+        AppendRefused::Conflict { .. }
+        | AppendRefused::Fenced { .. }
+        | AppendRefused::AlreadyExists
+        | AppendRefused::Terminal
+        | AppendRefused::IdTaken
+        | AppendRefused::Invalid(_) => {
+            tracing::error!(%refused, "an append was refused");
+            RuntimeError::refused(ErrorCode::Internal, "the log does not take the decision")
+        }
+    }
+}
+
+fn armed(change: &TimerChange) -> Option<(Text, Timestamp)> {
+    match change {
+        TimerChange::Arm { timer_id, fire_at } => Some((timer_id.clone(), *fire_at)),
+        TimerChange::Disarm { .. } => None,
+    }
+}
+
+/// The execution as lists show it after the events.
+fn view(live: &Live, events: &[Event]) -> ExecutionView {
+    let outcome = events.iter().rev().find_map(Outcome::of);
+    let ended = events.iter().rev().find(|event| Outcome::of(event).is_some());
+    ExecutionView {
+        status: live.state.status(),
+        paused: live.state.is_paused(),
+        last_node_name: live.last_node(),
+        ended_at: ended.map(|event| event.time),
+        error: outcome.and_then(|outcome| outcome.error),
+    }
+}

@@ -1,0 +1,235 @@
+//! Drives executions: decides what follows, appends it, hands out commands, takes reports.
+//!
+//! Owns time, chance and waiting; the engine decides and the store keeps. All that is in memory
+//! here can be lost at any moment.
+
+mod alarms;
+mod background;
+mod definition;
+mod driver;
+mod entropy;
+mod error;
+mod ids;
+mod leases;
+mod outcome;
+mod reports;
+mod results;
+mod settings;
+mod start;
+mod steer;
+mod worker_api;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use noetl_api::command::LeasedCommand;
+use noetl_bus::{Desk, Followers};
+use noetl_engine::{State, decode};
+use noetl_store::{
+    Append, AppendRefused, Appended, CatalogEntry, CatalogKey, Execution, LogPage, Store,
+};
+use noetl_types::id::Id;
+use noetl_types::{CatalogId, ErrorCode, ExecutionId, TenantId, Timestamp, Version};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::clock::Clock;
+use alarms::Alarms;
+use definition::Definitions;
+pub(crate) use definition::{Definition, NotRunnable, detail};
+use driver::Driver;
+use entropy::Entropy;
+pub use error::RuntimeError;
+pub(crate) use error::causes;
+use ids::Ids;
+use outcome::Outcome;
+pub use settings::Settings;
+pub(crate) use start::{catalog_key, within_long_poll};
+
+/// Drives executions on a store. A clone is another handle of the same.
+#[derive(Clone)]
+pub struct Runtime {
+    core: Arc<Core>,
+}
+
+struct Core {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    entropy: Entropy,
+    ids: Ids,
+    definitions: Definitions,
+    settings: Settings,
+    driver: Driver,
+    desk: Desk<LeasedCommand>,
+    followers: Followers<Outcome>,
+    alarms: Alarms,
+    tasks: TaskTracker,
+    shutdown: CancellationToken,
+}
+
+impl Runtime {
+    /// Begins to drive what a store holds.
+    pub async fn open(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        settings: Settings,
+    ) -> Result<Self, RuntimeError> {
+        let entropy = Entropy;
+        let instance = u64::from_be_bytes(entropy.bytes());
+        let owner = format!("{}-{instance:016x}", settings.server_name);
+        let now = clock.now();
+        let ids = Ids::lease(Arc::clone(&store), owner.into(), settings.machine_id, now).await?;
+        let core = Arc::new(Core {
+            store,
+            clock,
+            entropy,
+            ids,
+            definitions: Definitions::default(),
+            driver: Driver::new(settings.cached_executions),
+            settings,
+            desk: Desk::default(),
+            followers: Followers::default(),
+            alarms: Alarms::default(),
+            tasks: TaskTracker::new(),
+            shutdown: CancellationToken::new(),
+        });
+        core.work_in_background();
+        Ok(Self { core })
+    }
+
+    /// Stops: whoever waits is answered, what is being written is finished.
+    pub async fn close(&self, patience: Duration) {
+        self.core.shutdown.cancel();
+        self.core.desk.look_again();
+        self.core.tasks.close();
+        if tokio::time::timeout(patience, self.core.tasks.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!("stopped before everything was written");
+        }
+        self.core.ids.give_back(self.now()).await;
+    }
+
+    /// Where everything is kept.
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.core.store
+    }
+
+    /// What an operator chose.
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.core.settings
+    }
+
+    /// The time.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.core.clock.now()
+    }
+
+    /// Makes an id.
+    pub(crate) fn mint<T: Id>(&self) -> Result<T, RuntimeError> {
+        Ok(self.core.ids.mint(self.now())?)
+    }
+
+    /// Whether ids can be made.
+    pub(crate) fn has_machine_id(&self) -> bool {
+        self.core.ids.is_usable(self.now())
+    }
+
+    /// Ends every long poll when the process stops.
+    pub(crate) fn shutdown(&self) -> &CancellationToken {
+        &self.core.shutdown
+    }
+
+    /// A definition, ready to run. It never changes.
+    pub(crate) async fn definition(
+        &self,
+        tenant_id: &TenantId,
+        catalog_id: CatalogId,
+    ) -> Result<Arc<Definition>, RuntimeError> {
+        self.core.definition(tenant_id, catalog_id).await
+    }
+
+    /// What an execution has come to, with its definition; nothing where there is none.
+    pub(crate) async fn state_of(
+        &self,
+        execution_id: ExecutionId,
+    ) -> Result<Option<(Arc<Definition>, State)>, RuntimeError> {
+        self.core.look(execution_id).await
+    }
+
+    /// A value that an event refers to.
+    pub(crate) async fn fetch(&self, uri: &str) -> Result<noetl_types::Json, RuntimeError> {
+        self.core.fetch(uri).await
+    }
+
+    /// Waits until the log of an execution is past a version, or until time is up.
+    pub async fn wait_for_events(
+        &self,
+        execution_id: ExecutionId,
+        after: Version,
+        patience: Duration,
+    ) {
+        let mut following = self.core.followers.follow(execution_id);
+        // Whether it was told or time is up: the caller looks at the log.
+        drop(tokio::time::timeout(patience, following.past(after)).await);
+    }
+}
+
+impl Core {
+    async fn append(&self, append: Append) -> Result<Appended, AppendRefused> {
+        let mut answers = self.store.append(vec![append]).await;
+        answers.pop().unwrap_or_else(|| {
+            Err(AppendRefused::Store(noetl_store::StoreError::fatal(
+                "the store did not answer",
+            )))
+        })
+    }
+
+    async fn definition(
+        &self,
+        tenant_id: &TenantId,
+        catalog_id: CatalogId,
+    ) -> Result<Arc<Definition>, RuntimeError> {
+        if let Some(definition) = self.definitions.get(catalog_id) {
+            return Ok(definition);
+        }
+        let key = CatalogKey::Id(catalog_id);
+        let entry = self.store.catalog_entry(tenant_id, key).await?;
+        let entry = entry.ok_or_else(|| {
+            RuntimeError::refused(ErrorCode::NotFound, "there is no such definition")
+        })?;
+        self.planned(entry)
+    }
+
+    /// A definition, ready to run.
+    fn planned(&self, entry: CatalogEntry) -> Result<Arc<Definition>, RuntimeError> {
+        if let Some(definition) = self.definitions.get(entry.catalog_id) {
+            return Ok(definition);
+        }
+        let definition = Arc::new(Definition::of(entry).map_err(NotRunnable::into_error)?);
+        self.definitions.keep(Arc::clone(&definition));
+        Ok(definition)
+    }
+
+    /// How an execution ended that has ended.
+    async fn last_outcome(&self, execution: &Execution) -> Result<Outcome, RuntimeError> {
+        let mut outcome = Outcome {
+            status: execution.view.status,
+            result: None,
+            error: execution.view.error.clone(),
+        };
+        // Only audit events follow the end, so it is near the end of the log.
+        let last = execution.head.version.get();
+        let after = Version::new((last - i64::from(LogPage::MAX.get())).max(0)).unwrap_or_default();
+        let tail = self
+            .store
+            .events(execution.execution_id, after, LogPage::MAX)
+            .await?;
+        let mut ends = tail.iter().rev();
+        if let Some(end) = ends.find_map(|stored| Outcome::of(&decode(&stored.record).ok()?)) {
+            outcome = end;
+        }
+        Ok(outcome)
+    }
+}

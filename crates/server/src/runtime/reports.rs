@@ -1,0 +1,197 @@
+//! Workers tell what became of commands.
+
+use std::sync::Arc;
+
+use noetl_api::command::{
+    CommandReport, HeldLease, LeasedCommand, NextLease, ReportAnswer, ReportRequest, ReportResult,
+    ReportStatus, ReportVerdict, TaskStatus,
+};
+use noetl_bus::Taker;
+use noetl_engine::{Data, Input, Report, ReportOutcome, TaskResult, Verdict};
+use noetl_playbook::shift;
+use noetl_types::limits::MAX_REPORT_BATCH;
+use noetl_types::{
+    CommandId, ErrorCode, Json, Millis, Seq, TaskError, TaskErrorKind, WorkerId,
+};
+
+use super::driver::{Letter, Offer, Reply, heard};
+use super::error::RuntimeError;
+use super::leases::fence_of;
+use super::{Core, Runtime};
+
+impl Runtime {
+    /// Takes reports; each stands for itself. The answer brings what to do next.
+    pub async fn report(&self, request: ReportRequest) -> Result<ReportAnswer, RuntimeError> {
+        if request.reports.len() > MAX_REPORT_BATCH {
+            let text = format!("a call brings at most {MAX_REPORT_BATCH} reports");
+            return Err(RuntimeError::refused(ErrorCode::Validation, text));
+        }
+        let offer = self.core.offer(&request.worker_id, request.lease.as_ref())?;
+        let asked: Vec<_> = request
+            .reports
+            .into_iter()
+            .map(|report| {
+                let command_id = report.command_id;
+                let execution_id = report.execution_id;
+                let (letter, answer) = letter(report, &request.worker_id);
+                self.core
+                    .send(execution_id, letter.offering(offer.clone()));
+                (command_id, answer)
+            })
+            .collect();
+        let mut results = Vec::with_capacity(asked.len());
+        let mut commands = Vec::new();
+        for (command_id, answer) in asked {
+            let answer = heard(answer).await;
+            results.push(told(command_id, answer, &mut commands));
+        }
+        if let (Some(offer), Some(lease)) = (&offer, &request.lease) {
+            self.core.fill(offer, lease, &mut commands).await;
+        }
+        Ok(ReportAnswer { results, commands })
+    }
+}
+
+impl Core {
+    fn offer(
+        &self,
+        worker: &WorkerId,
+        lease: Option<&NextLease>,
+    ) -> Result<Option<Arc<Offer>>, RuntimeError> {
+        let Some(lease) = lease else {
+            return Ok(None);
+        };
+        let taker = Taker {
+            worker: worker.clone(),
+            kinds: lease.kinds.clone(),
+            max: usize::try_from(lease.max.get()).unwrap_or(1),
+            lease: self.lease_length(lease.lease_ms)?,
+        };
+        Ok(Some(Arc::new(Offer::new(lease.pool.clone(), taker))))
+    }
+
+    /// Adds what lies in the store to what the reports themselves led to.
+    async fn fill(
+        self: &Arc<Self>,
+        offer: &Offer,
+        lease: &NextLease,
+        commands: &mut Vec<LeasedCommand>,
+    ) {
+        let left = offer.left();
+        let mark = self.desk.mark(&lease.pool);
+        if left == 0 || !mark.has_backlog {
+            return;
+        }
+        match self.grant(&lease.pool, &offer.taker, left).await {
+            Ok(found) => {
+                if found.len() < left {
+                    self.desk.emptied(&lease.pool, mark);
+                }
+                commands.extend(found);
+            }
+            // The reports count all the same; the worker asks again.
+            Err(error) => tracing::warn!(%error, "no work was found for a worker that reported"),
+        }
+    }
+}
+
+/// A report as the engine takes it, with the lease that it depends on.
+fn letter(
+    report: CommandReport,
+    worker: &WorkerId,
+) -> (
+    Letter,
+    tokio::sync::oneshot::Receiver<Result<Reply, RuntimeError>>,
+) {
+    let fence = fence_of(&HeldLease {
+        execution_id: report.execution_id,
+        command_id: report.command_id,
+        lease_token: report.lease_token,
+        attempt: report.attempt,
+    });
+    let (letter, answer) = Letter::new(Input::Report(Box::new(engine_report(report, worker))));
+    (letter.fenced(fence), answer)
+}
+
+fn engine_report(report: CommandReport, worker: &WorkerId) -> Report {
+    let retries = report.retries.into_iter().map(|retry| shift::RetriedCall {
+        error: retry.error,
+        attempt: retry.attempt,
+        retry_in: retry.retry_in_ms,
+        at: retry.at,
+    });
+    let tasks = report.tasks.into_iter().map(|task| shift::TaskReport {
+        label: task.label,
+        status: match task.status {
+            TaskStatus::Ok => shift::TaskStatus::Ok,
+            TaskStatus::Error => shift::TaskStatus::Error,
+        },
+        attempts: task.attempts,
+        duration: task.duration_ms.map(Millis::from_ms),
+    });
+    let result = TaskResult {
+        data: Data::Inline(report.result.clone().unwrap_or(Json::Null)),
+        labels: report.labels,
+        set: report.set,
+        attempt: report.task_attempt,
+        tasks: tasks.collect(),
+    };
+    let outcome = match report.status {
+        ReportStatus::Completed => ReportOutcome::Completed(result),
+        ReportStatus::Failed => ReportOutcome::Failed {
+            error: report.error.unwrap_or_else(|| {
+                TaskError::new(TaskErrorKind::Unknown, "the worker does not say why it failed")
+            }),
+            result,
+        },
+        ReportStatus::Progress => ReportOutcome::Running {
+            progress: report.result,
+        },
+    };
+    Report {
+        command: report.command_id,
+        attempt: report.attempt,
+        worker: worker.clone(),
+        lease_until: report.lease_until,
+        claimed_at: report.claimed_at,
+        started_at: report.started_at,
+        retries: retries.collect(),
+        outcome,
+    }
+}
+
+/// What became of a report, as its worker is told.
+fn told(
+    command_id: CommandId,
+    answer: Result<Reply, RuntimeError>,
+    commands: &mut Vec<LeasedCommand>,
+) -> ReportResult {
+    let result = |status, code| ReportResult {
+        command_id,
+        status,
+        seq: None,
+        code,
+        detail: None,
+    };
+    match answer {
+        Ok(reply) => {
+            commands.extend(reply.leased);
+            let (status, code) = match reply.verdict {
+                None | Some(Verdict::Accepted) => (ReportVerdict::Accepted, None),
+                Some(Verdict::Duplicate) => (ReportVerdict::Duplicate, None),
+                Some(Verdict::Ignored(code)) => (ReportVerdict::Ignored, Some(code)),
+            };
+            ReportResult {
+                seq: Seq::new(reply.version.get()).ok(),
+                ..result(status, code)
+            }
+        }
+        Err(error) => {
+            let problem = error.into_problem();
+            ReportResult {
+                detail: Some(problem.detail.clone()),
+                ..result(ReportVerdict::Rejected, problem.known_code())
+            }
+        }
+    }
+}

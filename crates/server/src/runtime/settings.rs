@@ -1,0 +1,39 @@
+//! What an operator may choose about driving executions.
+
+use noetl_types::{JsonMap, MachineId, Millis, Text};
+
+/// How executions are driven.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The name of this process among servers.
+    pub server_name: Text,
+    /// Where workers and people reach it.
+    pub public_url: Option<Text>,
+    /// The machine id that it must have; any free one where absent.
+    pub machine_id: Option<MachineId>,
+    /// How long a command is a worker's before it must say that it lives.
+    pub lease: Millis,
+    /// After how long a silence a worker counts as gone.
+    pub worker_offline: Millis,
+    /// How many executions are kept in memory.
+    pub cached_executions: usize,
+    /// How many events a log grows by, at least, before its state is stored beside it.
+    pub snapshot_every: u32,
+    /// The environment that playbooks may read.
+    pub env: JsonMap,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            server_name: "noetl-control-plane".into(),
+            public_url: None,
+            machine_id: None,
+            lease: Millis::from_secs(30),
+            worker_offline: Millis::from_secs(60),
+            cached_executions: 20_000,
+            snapshot_every: 500,
+            env: JsonMap::new(),
+        }
+    }
+}

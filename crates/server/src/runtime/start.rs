@@ -1,0 +1,235 @@
+//! Executions begin.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use noetl_api::execute::{self, ExecuteAnswer, ExecuteRequest};
+use noetl_engine::{Input, Start};
+use noetl_store::{CatalogKey, ExecutionFacts, Origin};
+use noetl_types::limits::{MAX_LONG_POLL, Priority};
+use noetl_types::{
+    ErrorCode, ExecutionId, Json, OrganizationId, PlaybookPath, PoolName, TenantId, Timestamp,
+};
+
+use super::driver::{Letter, heard};
+use super::error::RuntimeError;
+use super::outcome::Outcome;
+use super::{Core, Definition, Runtime};
+
+/// The pool of executions that name none.
+const SHARED_POOL: &str = "shared";
+
+impl Runtime {
+    /// Starts an execution, and waits for its end where the caller wants that.
+    pub async fn execute(&self, request: ExecuteRequest) -> Result<ExecuteAnswer, RuntimeError> {
+        let wait = wait_of(&request)?;
+        let tenant_id = TenantId::default();
+        let definition = self.core.wanted(&tenant_id, &request).await?;
+        let now = self.core.clock.now();
+        let execution_id: ExecutionId = self.core.ids.mint(now)?;
+        let facts = facts(&definition, &request, (tenant_id, now))?;
+        let mut following = wait.map(|_| self.core.followers.follow(execution_id));
+        let start = self.core.start_of(execution_id, &definition, &request, &facts);
+        let (letter, answer) = Letter::new(Input::Start(Box::new(start)));
+        self.core
+            .begin(execution_id, Arc::clone(&definition), facts, letter);
+        let reply = heard(answer).await?;
+        let outcome = match (reply.outcome, wait, &mut following) {
+            (Some(outcome), _, _) => Some(outcome),
+            (None, Some(wait), Some(following)) => {
+                tokio::time::timeout(wait, following.end()).await.ok()
+            }
+            (None, _, _) => None,
+        };
+        let outcome = match outcome {
+            Some(outcome) => Some(self.core.told(outcome).await?),
+            None => None,
+        };
+        Ok(ExecuteAnswer {
+            execution_id,
+            status: "started".into(),
+            commands_generated: reply.issued,
+            path: definition.entry.path.clone(),
+            version: definition.entry.version,
+            catalog_id: definition.entry.catalog_id,
+            outcome,
+        })
+    }
+
+    /// Waits for the end of an execution, as long as the caller has patience.
+    pub async fn wait_for_end(
+        &self,
+        execution_id: ExecutionId,
+        patience: Duration,
+    ) -> Result<Option<execute::Outcome>, RuntimeError> {
+        let mut following = self.core.followers.follow(execution_id);
+        if let Some(outcome) = self.core.ended(execution_id).await? {
+            return self.core.told(outcome).await.map(Some);
+        }
+        match tokio::time::timeout(patience, following.end()).await {
+            Ok(outcome) => self.core.told(outcome).await.map(Some),
+            Err(_) => match self.core.ended(execution_id).await? {
+                Some(outcome) => self.core.told(outcome).await.map(Some),
+                None => Ok(None),
+            },
+        }
+    }
+}
+
+fn wait_of(request: &ExecuteRequest) -> Result<Option<Duration>, RuntimeError> {
+    let Some(wait_ms) = request.wait_ms.filter(|wait| *wait > 0) else {
+        return Ok(None);
+    };
+    within_long_poll(wait_ms).map(Some)
+}
+
+/// A time to wait that one call may ask for.
+pub(crate) fn within_long_poll(wait_ms: u64) -> Result<Duration, RuntimeError> {
+    let most = MAX_LONG_POLL.as_ms();
+    if wait_ms > most {
+        let text = format!("wait_ms = {wait_ms} is out of range 0..{most}");
+        return Err(RuntimeError::refused(ErrorCode::OutOfRange, text));
+    }
+    Ok(Duration::from_millis(wait_ms))
+}
+
+impl Core {
+    /// The definition that a request names.
+    async fn wanted(
+        &self,
+        tenant_id: &TenantId,
+        request: &ExecuteRequest,
+    ) -> Result<Arc<Definition>, RuntimeError> {
+        if let Some(catalog_id) = request.catalog_id {
+            return self.definition(tenant_id, catalog_id).await;
+        }
+        let Some(path) = &request.path else {
+            return Err(RuntimeError::refused(
+                ErrorCode::Validation,
+                "say what to run: path or catalog_id",
+            ));
+        };
+        let key = catalog_key(path, request.version.as_ref())?;
+        let entry = self.store.catalog_entry(tenant_id, key).await?;
+        let entry = entry.ok_or_else(|| no_definition(path))?;
+        self.planned(entry)
+    }
+
+    fn start_of(
+        &self,
+        execution_id: ExecutionId,
+        definition: &Definition,
+        request: &ExecuteRequest,
+        facts: &ExecutionFacts,
+    ) -> Start {
+        let entry = &definition.entry;
+        Start {
+            version: entry.version,
+            definition_sha256: entry.sha256,
+            payload: request.payload.clone().unwrap_or_else(Json::empty_map),
+            env: self.settings.env.clone(),
+            seed: self.entropy.bytes(),
+            parent_execution_id: request.parent_execution_id,
+            execution_pool: Some(facts.pool.clone()),
+            priority: request.priority,
+            server_url: self.settings.public_url.clone(),
+            emitter: Some(self.settings.server_name.clone()),
+            trace: request.trace.clone(),
+            ..Start::new(execution_id, entry.catalog_id, entry.path.clone())
+        }
+    }
+
+    /// How an execution ended, as its log tells; nothing while it goes on.
+    pub(super) async fn ended(
+        &self,
+        execution_id: ExecutionId,
+    ) -> Result<Option<Outcome>, RuntimeError> {
+        let execution = self.store.execution(execution_id).await?;
+        let execution = execution.ok_or_else(RuntimeError::no_execution)?;
+        if !execution.view.status.is_terminal() {
+            return Ok(None);
+        }
+        self.last_outcome(&execution).await.map(Some)
+    }
+
+    /// The end of an execution as the API tells it.
+    pub(super) async fn told(&self, outcome: Outcome) -> Result<execute::Outcome, RuntimeError> {
+        let result = match outcome.result {
+            None => None,
+            Some(noetl_engine::Data::Inline(value)) => Some(value),
+            Some(noetl_engine::Data::External(reference)) => {
+                Some(self.fetch(reference.uri()).await?)
+            }
+        };
+        Ok(execute::Outcome {
+            status: outcome.status,
+            result,
+            error: outcome.error,
+        })
+    }
+}
+
+fn no_definition(path: &PlaybookPath) -> RuntimeError {
+    let text = format!("nothing is registered at `{path}`, or not in that version");
+    RuntimeError::refused(ErrorCode::NotFound, text)
+}
+
+/// The definition at a path, of the version that is asked for.
+pub(crate) fn catalog_key(
+    path: &PlaybookPath,
+    version: Option<&execute::Version>,
+) -> Result<CatalogKey, RuntimeError> {
+    let path = path.clone();
+    let number = match version {
+        None => return Ok(CatalogKey::Latest(path)),
+        Some(execute::Version::Number(number)) => *number,
+        Some(execute::Version::Word(word)) if word == "latest" => {
+            return Ok(CatalogKey::Latest(path));
+        }
+        Some(execute::Version::Word(word)) => word.parse().map_err(|_| {
+            let text = format!("`{word}` is not a version: give a number, or `latest`");
+            RuntimeError::refused(ErrorCode::Validation, text)
+        })?,
+    };
+    Ok(CatalogKey::Version(path, number))
+}
+
+fn facts(
+    definition: &Definition,
+    request: &ExecuteRequest,
+    (tenant_id, now): (TenantId, Timestamp),
+) -> Result<ExecutionFacts, RuntimeError> {
+    let entry = &definition.entry;
+    let pool = match &request.execution_pool {
+        Some(pool) => pool.clone(),
+        None => default_pool(&entry.path)?,
+    };
+    let priority = Priority::new(request.priority.unwrap_or_default().into())
+        .map_err(|error| RuntimeError::refused(ErrorCode::OutOfRange, error.to_string()))?;
+    Ok(ExecutionFacts {
+        tenant_id,
+        organization_id: OrganizationId::default(),
+        catalog_id: Some(entry.catalog_id),
+        path: Some(entry.path.clone()),
+        playbook_version: Some(entry.version),
+        definition_sha256: Some(entry.sha256),
+        parent_execution_id: request.parent_execution_id,
+        root_execution_id: None,
+        forked_from: None,
+        origin: Origin::Driven,
+        pool,
+        priority,
+        labels: request.labels.clone(),
+        started_at: now,
+    })
+}
+
+/// The pool of an execution that names none, by its path.
+fn default_pool(path: &PlaybookPath) -> Result<PoolName, RuntimeError> {
+    let word = match path.as_str().split('/').next() {
+        Some(root @ ("system" | "subscription")) if path.as_str().contains('/') => root,
+        _ => SHARED_POOL,
+    };
+    PoolName::new(word)
+        .map_err(|error| RuntimeError::refused(ErrorCode::Internal, error.to_string()))
+}

@@ -1,0 +1,335 @@
+//! The runtime on every store: executions run from beginning to end, whatever happens in between.
+
+#![expect(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use noetl_api::command::{
+    CommandReport, HeartbeatRequest, HeldLease, LeaseRequest, LeasedCommand, NextLease,
+    ReportRequest, ReportStatus, ReportVerdict,
+};
+use noetl_api::execute::{ExecuteRequest, Outcome};
+use noetl_api::execution::CancelRequest;
+use noetl_server::{Runtime, Settings, SystemClock};
+use noetl_store::{MemoryStore, NewCatalogEntry, Store};
+use noetl_types::limits::LeaseBatch;
+use noetl_types::{
+    CatalogId, ErrorCode, ExecutionId, ExecutionStatus, Json, Millis, PlaybookPath, PoolName,
+    TenantId, Timestamp, WorkerId, sha256,
+};
+
+/// Long enough for anything that ends at all.
+const LONG: u64 = 20_000;
+
+struct House {
+    store: Arc<dyn Store>,
+    runtime: Runtime,
+}
+
+async fn house() -> House {
+    house_on(Arc::new(MemoryStore::new()), Settings::default()).await
+}
+
+async fn house_on(store: Arc<dyn Store>, settings: Settings) -> House {
+    let runtime = Runtime::open(Arc::clone(&store), Arc::new(SystemClock), settings)
+        .await
+        .expect("a runtime");
+    House { store, runtime }
+}
+
+impl House {
+    async fn register(&self, path: &str, body: &str) {
+        let text = format!(
+            "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{ name: {path} }}\n{body}"
+        );
+        let entry = NewCatalogEntry {
+            catalog_id: CatalogId::new(i64::from(path.as_bytes()[2]) + 1).unwrap(),
+            tenant_id: TenantId::default(),
+            path: PlaybookPath::new(path).unwrap(),
+            kind: "playbook".into(),
+            content: text.as_str().into(),
+            sha256: sha256(&text),
+            meta: None,
+            now: Timestamp::from_unix_ms(0).unwrap(),
+        };
+        self.store.register(entry).await.expect("registered");
+    }
+
+    async fn execute(&self, path: &str, wait_ms: u64) -> (ExecutionId, Option<Outcome>) {
+        let request = ExecuteRequest {
+            path: Some(PlaybookPath::new(path).unwrap()),
+            wait_ms: Some(wait_ms),
+            ..ExecuteRequest::default()
+        };
+        let answer = self.runtime.execute(request).await.expect("started");
+        (answer.execution_id, answer.outcome)
+    }
+
+    async fn lease(&self, worker: &str, max: i64, wait_ms: u64) -> Vec<LeasedCommand> {
+        let answer = self.runtime.lease(lease(worker, max, wait_ms)).await;
+        answer.expect("leased").commands
+    }
+
+    /// A worker that answers every command with its index, and takes what follows.
+    fn worker(&self, name: &'static str) -> tokio::task::JoinHandle<()> {
+        let runtime = self.runtime.clone();
+        tokio::spawn(async move {
+            loop {
+                let mut commands = runtime.lease(lease(name, 8, 1_000)).await.unwrap().commands;
+                while !commands.is_empty() {
+                    let reports = commands.iter().map(done).collect();
+                    let request = report(name, reports, Some(8));
+                    commands = runtime.report(request).await.unwrap().commands;
+                }
+            }
+        })
+    }
+}
+
+fn pool() -> PoolName {
+    PoolName::new("shared").unwrap()
+}
+
+fn worker_id(name: &str) -> WorkerId {
+    WorkerId::new(name).unwrap()
+}
+
+fn lease(worker: &str, max: i64, wait_ms: u64) -> LeaseRequest {
+    LeaseRequest {
+        worker_id: worker_id(worker),
+        pool: pool(),
+        max: LeaseBatch::clamped(max),
+        wait_ms,
+        kinds: None,
+        lease_ms: None,
+    }
+}
+
+fn report(worker: &str, reports: Vec<CommandReport>, next: Option<i64>) -> ReportRequest {
+    ReportRequest {
+        worker_id: worker_id(worker),
+        reports,
+        lease: next.map(|max| NextLease {
+            pool: pool(),
+            max: LeaseBatch::clamped(max),
+            wait_ms: 0,
+            kinds: None,
+            lease_ms: None,
+        }),
+    }
+}
+
+fn done(command: &LeasedCommand) -> CommandReport {
+    CommandReport {
+        execution_id: command.execution_id,
+        command_id: command.command_id,
+        attempt: command.attempt,
+        lease_token: command.lease_token,
+        status: ReportStatus::Completed,
+        result: Some(Json::object([("index", Json::from(command.meta.index))])),
+        labels: None,
+        set: noetl_types::JsonMap::new(),
+        error: None,
+        tasks: Vec::new(),
+        task_attempt: 1,
+        retries: Vec::new(),
+        claimed_at: Some(command.claimed_at),
+        lease_until: Some(command.lease_until),
+        started_at: Some(command.claimed_at),
+        finished_at: None,
+    }
+}
+
+const ONE: &str = "workflow:\n  - {step: start, tool: {kind: noop}}\n";
+const LINE: &str = "workflow:
+  - {step: start, tool: {kind: noop}, next: {arcs: [{step: b}]}}
+  - {step: b, tool: {kind: noop}, next: {arcs: [{step: c}]}}
+  - {step: c, tool: {kind: noop}}
+";
+const LOOP: &str = "workflow:
+  - step: start
+    tool: {kind: noop}
+    loop: {in: 100, iterator: n, spec: {mode: parallel, max_in_flight: 20}}
+";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_of_one_step_ends() {
+    let house = house().await;
+    house.register("one", ONE).await;
+    let _worker = house.worker("w1");
+    let (_, outcome) = house.execute("one", LONG).await;
+    let outcome = outcome.expect("it ended");
+    assert_eq!(outcome.status, ExecutionStatus::Completed);
+    assert_eq!(
+        outcome.result,
+        Some(Json::object([("index", Json::Null)]))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn steps_follow_each_other_and_loops_join() {
+    let house = house().await;
+    house.register("line", LINE).await;
+    let _workers = [house.worker("w1"), house.worker("w2")];
+    let (_, outcome) = house.execute("line", LONG).await;
+    assert_eq!(outcome.unwrap().status, ExecutionStatus::Completed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_parallel_loop_gives_all_its_results() {
+    let house = house().await;
+    house.register("loop", LOOP).await;
+    let _workers = [house.worker("w1"), house.worker("w2")];
+    let (_, outcome) = house.execute("loop", LONG).await;
+    let result = outcome.unwrap().result.unwrap();
+    let results = result.get("results").and_then(Json::as_list).unwrap();
+    let indices = results.iter().map(|item| item.get("index").unwrap().as_u64().unwrap());
+    assert_eq!(indices.collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_report_brings_the_next_command() {
+    let house = house().await;
+    house.register("line", LINE).await;
+    house.execute("line", 0).await;
+    let mut commands = house.lease("w1", 1, 0).await;
+    for next in ["b", "c"] {
+        let request = report("w1", vec![done(&commands[0])], Some(1));
+        let answer = house.runtime.report(request).await.unwrap();
+        assert_eq!(answer.results[0].status, ReportVerdict::Accepted);
+        commands = answer.commands;
+        assert_eq!(commands[0].node_name.as_str(), next);
+        assert_eq!(commands[0].attempt, 1);
+    }
+    assert_eq!(house.lease("w2", 1, 0).await, [], "it is leased already");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_same_report_twice_counts_once() {
+    let house = house().await;
+    house.register("line", LINE).await;
+    house.execute("line", 0).await;
+    let command = house.lease("w1", 1, 0).await.remove(0);
+    let reports = vec![done(&command), done(&command)];
+    let answer = house.runtime.report(report("w1", reports, None)).await.unwrap();
+    let verdicts: Vec<_> = answer.results.iter().map(|result| result.status).collect();
+    assert_eq!(verdicts, [ReportVerdict::Accepted, ReportVerdict::Duplicate]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stranger_is_fenced_off() {
+    let house = house().await;
+    house.register("one", ONE).await;
+    house.execute("one", 0).await;
+    let command = house.lease("w1", 1, 0).await.remove(0);
+    let forged = CommandReport {
+        lease_token: noetl_api::LeaseToken::from_bytes([9; 16]),
+        ..done(&command)
+    };
+    let answer = house.runtime.report(report("w2", vec![forged], None)).await.unwrap();
+    assert_eq!(answer.results[0].status, ReportVerdict::Ignored);
+    assert_eq!(answer.results[0].code, Some(ErrorCode::NotLeaseHolder));
+    let answer = house
+        .runtime
+        .report(report("w1", vec![done(&command)], None))
+        .await
+        .unwrap();
+    assert_eq!(answer.results[0].status, ReportVerdict::Accepted);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cancel_withdraws_what_is_leased() {
+    let house = house().await;
+    house.register("one", ONE).await;
+    let (execution_id, _) = house.execute("one", 0).await;
+    let command = house.lease("w1", 1, 0).await.remove(0);
+    let cancel = || house.runtime.cancel(execution_id, None, CancelRequest::default());
+    assert_eq!(cancel().await.unwrap().cancelled_executions, [execution_id]);
+    assert_eq!(cancel().await.unwrap().cancelled_executions, [], "again");
+    let kept = house
+        .runtime
+        .keep(HeartbeatRequest {
+            worker_id: worker_id("w1"),
+            leases: vec![HeldLease {
+                execution_id,
+                command_id: command.command_id,
+                lease_token: command.lease_token,
+                attempt: command.attempt,
+            }],
+            extend_ms: None,
+        })
+        .await
+        .unwrap();
+    assert_eq!(kept.leases[0].cancel, Some(true));
+    let late = house
+        .runtime
+        .report(report("w1", vec![done(&command)], None))
+        .await
+        .unwrap();
+    assert_eq!(late.results[0].status, ReportVerdict::Ignored);
+    assert_eq!(late.results[0].code, Some(ErrorCode::AlreadyTerminal));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_servers_share_a_store() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let first = house_on(Arc::clone(&store), Settings::default()).await;
+    let second = house_on(store, Settings::default()).await;
+    first.register("line", LINE).await;
+    first.register("loop", LOOP).await;
+    let (execution_id, _) = first.execute("line", 0).await;
+    // Each report goes to the other server than the one before.
+    for house in [&second, &first, &second] {
+        let command = house.lease("w1", 1, LONG).await.remove(0);
+        let answer = house
+            .runtime
+            .report(report("w1", vec![done(&command)], None))
+            .await
+            .unwrap();
+        assert_eq!(answer.results[0].status, ReportVerdict::Accepted);
+    }
+    let outcome = first
+        .runtime
+        .wait_for_end(execution_id, Duration::from_secs(20))
+        .await
+        .unwrap();
+    assert_eq!(outcome.unwrap().status, ExecutionStatus::Completed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_nobody_reports_is_handed_out_again() {
+    let settings = Settings {
+        lease: Millis::from_ms(50),
+        ..Settings::default()
+    };
+    let house = house_on(Arc::new(MemoryStore::new()), settings).await;
+    house.register("one", ONE).await;
+    let (execution_id, _) = house.execute("one", 0).await;
+    let lost = house.lease("w1", 1, 0).await.remove(0);
+    let again = house.lease("w2", 1, LONG).await.remove(0);
+    assert_eq!(again.command_id, lost.command_id);
+    assert_eq!(again.attempt, 2);
+    let late = house
+        .runtime
+        .report(report("w1", vec![done(&lost)], None))
+        .await
+        .unwrap();
+    assert_eq!(late.results[0].status, ReportVerdict::Ignored);
+    let done = house
+        .runtime
+        .report(report("w2", vec![done(&again)], None))
+        .await
+        .unwrap();
+    assert_eq!(done.results[0].status, ReportVerdict::Accepted);
+    let outcome = house
+        .runtime
+        .wait_for_end(execution_id, Duration::from_secs(20))
+        .await
+        .unwrap();
+    assert_eq!(outcome.unwrap().status, ExecutionStatus::Completed);
+}
