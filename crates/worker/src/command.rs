@@ -1,0 +1,300 @@
+//! The work of one command, from its lease to its report.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use noetl_api::command::{
+    CommandReport, LeasedCommand, ReportStatus, RetriedTask, TaskReport, TaskStatus,
+};
+use noetl_playbook::carried::Carried;
+use noetl_playbook::shift::{
+    self, Answer, CallSpec, Do, Finished, Job, MAX_TASK_RUNS, Moment, Shift, Wanted,
+};
+use noetl_playbook::template::TemplateLimits;
+use noetl_tools::{Call, Outcome};
+use noetl_types::{Digest, Json, Millis, TaskError, TaskErrorKind, Text, Timestamp};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, timeout_at};
+
+use crate::held::Held;
+use crate::panics::caught;
+use crate::report::Outgoing;
+use crate::shop::Shop;
+
+/// Time for a call that may wait for ever, in a command without a deadline.
+const FOR_EVER: Duration = Duration::from_hours(365 * 24);
+/// Calls after which a command lets others have their turn.
+const TURN: u32 = 64;
+
+/// Does the work of a command and hands over what is to be reported; nothing where nobody wants it.
+pub(crate) async fn work(shop: Arc<Shop>, command: LeasedCommand, slot: OwnedSemaphorePermit) {
+    let held = shop.holdings.hold(&command, shop.ending.child_token());
+    let started_at = shop.now();
+    let work = Work {
+        shop: &shop,
+        held: &held,
+        command: &command,
+    };
+    let finished = match caught(work.run()).await {
+        Ok(finished) => finished,
+        Err(panicked) => {
+            tracing::error!(
+                execution_id = %command.execution_id,
+                command_id = %command.command_id,
+                "the worker failed over a command: {}",
+                panicked.0
+            );
+            let error = TaskError::new(TaskErrorKind::Unknown, "the worker failed over it");
+            Some(failed(error))
+        }
+    };
+    let Some(finished) = finished.filter(|_| !held.cancel.is_cancelled()) else {
+        tracing::info!(
+            execution_id = %command.execution_id,
+            command_id = %command.command_id,
+            attempt = command.attempt,
+            "stopped: nobody wants the result any more"
+        );
+        shop.holdings.release(&held);
+        return;
+    };
+    let report = report(&command, finished, started_at, shop.now());
+    // The receiver lives as long as there are slots to run commands in.
+    let _ = shop.outbox.send(Outgoing::new(report, held, slot));
+}
+
+struct Work<'w> {
+    shop: &'w Shop,
+    held: &'w Held,
+    command: &'w LeasedCommand,
+}
+
+impl Work<'_> {
+    /// What came of it; nothing where it was cancelled.
+    async fn run(&self) -> Option<Finished> {
+        let prepared = self.held.cancel.run_until_cancelled(self.prepare()).await?;
+        match prepared {
+            Ok(shift) => self.drive(shift).await,
+            Err(error) => Some(failed(error)),
+        }
+    }
+
+    async fn prepare(&self) -> Result<Shift, TaskError> {
+        let prepare = async {
+            let library = &self.shop.library;
+            let playbook = library.definition(self.command.meta.catalog_id).await?;
+            let job = self.job(playbook, self.carried().await?);
+            Shift::new(job)
+                .map_err(|error| TaskError::new(TaskErrorKind::Schema, error.to_string()))
+        };
+        self.in_time(prepare)
+            .await
+            .unwrap_or_else(|| Err(overdue()))
+    }
+
+    /// What the templates of the command read: in it, or kept for it.
+    async fn carried(&self) -> Result<Carried, TaskError> {
+        let unreadable = || {
+            let message = "the context of the command cannot be read";
+            TaskError::new(TaskErrorKind::Schema, message)
+        };
+        let Some(reference) = self.command.context.get("context_ref") else {
+            return Carried::from_json(Some(&self.command.context)).ok_or_else(unreadable);
+        };
+        let text = |key: &str| reference.get(key).and_then(Json::as_str);
+        let wanted = Wanted {
+            uri: text("ref").ok_or_else(unreadable)?.into(),
+            sha256: text("sha256").and_then(|digest| Digest::parse(digest).ok()),
+        };
+        let content = self.shop.library.payload(wanted).await?;
+        Carried::from_json(content.as_map()).ok_or_else(unreadable)
+    }
+
+    fn job(&self, playbook: Arc<noetl_playbook::model::Playbook>, carried: Carried) -> Job {
+        let (command, settings) = (self.command, &self.shop.settings);
+        let total = command.meta.collection_size.unwrap_or_default();
+        Job {
+            playbook,
+            step: Text::from(&command.node_name),
+            execution_id: command.execution_id,
+            command_id: command.command_id,
+            worker_id: Some(settings.worker_id.clone()),
+            idempotency_key: command.idempotency_key.clone(),
+            carried,
+            iteration: command.meta.index.map(|index| (index, total)),
+            issued_at: command.meta.issued_at,
+            limits: TemplateLimits::default(),
+            max_data: settings.result_max,
+            max_task_runs: MAX_TASK_RUNS,
+        }
+    }
+
+    /// Does what the shift says until it is done, cancelled or out of time.
+    async fn drive(&self, mut shift: Shift) -> Option<Finished> {
+        let cancel = &self.held.cancel;
+        let mut calls = 0_u32;
+        loop {
+            if cancel.is_cancelled() {
+                return None;
+            }
+            let moment = Moment {
+                now: Some(self.shop.now()),
+                dice: self.shop.chance.dice(),
+            };
+            shift = match shift.next(moment) {
+                Do::Done(finished) => return Some(*finished),
+                Do::Call(_, calling) if self.held.is_overdue() => {
+                    return Some(calling.stop(overdue()));
+                }
+                Do::Call(spec, calling) => {
+                    calls = calls.wrapping_add(1);
+                    if calls.is_multiple_of(TURN) {
+                        tokio::task::yield_now().await;
+                    }
+                    match self.in_time(self.call(*spec)).await {
+                        Some(answer) => calling.called(answer),
+                        None => return Some(calling.stop(overdue())),
+                    }
+                }
+                Do::Wait(delay, shift) => {
+                    let wait = self.in_time(tokio::time::sleep(delay.into()));
+                    match cancel.run_until_cancelled(wait).await? {
+                        Some(()) => shift,
+                        None => return Some(shift.stop(overdue())),
+                    }
+                }
+                Do::Fetch(wanted, fetching) => {
+                    let fetch = self.in_time(self.shop.library.payload(wanted));
+                    match cancel.run_until_cancelled(fetch).await? {
+                        Some(payload) => fetching.fetched(payload),
+                        None => return Some(fetching.stop(overdue())),
+                    }
+                }
+            };
+        }
+    }
+
+    /// What a future gives before the deadline of the command; a dropped call stops its tool.
+    async fn in_time<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        match self.held.deadline {
+            Some(deadline) => timeout_at(deadline, future).await.ok(),
+            None => Some(future.await),
+        }
+    }
+
+    async fn call(&self, spec: CallSpec) -> Answer {
+        let label = Arc::clone(&spec.label);
+        let call = self.tool_call(spec);
+        let began = Instant::now();
+        let outcome = caught(self.shop.tools.call(call, self.held.cancel.clone())).await;
+        let outcome = outcome.unwrap_or_else(|panicked| {
+            tracing::error!(
+                execution_id = %self.held.execution_id,
+                command_id = %self.held.command_id,
+                label = %label,
+                "a tool panicked: {}",
+                panicked.0
+            );
+            Outcome::error(
+                TaskErrorKind::Unknown,
+                "the tool failed in a way of its own",
+            )
+        });
+        Answer {
+            data: outcome.data,
+            error: outcome.error,
+            extras: outcome.extras,
+            retry_after: outcome.retry_after,
+            duration: Some(Millis::from(began.elapsed())),
+        }
+    }
+
+    fn tool_call(&self, spec: CallSpec) -> Call {
+        let mut config = spec.config;
+        for (key, value) in [("auth", spec.auth), ("libs", spec.libs)] {
+            if let Some(value) = value {
+                config.insert(key.into(), value);
+            }
+        }
+        let (context, variables) = match spec.surroundings {
+            Some(around) => (Json::from(around.context), Json::from(around.variables)),
+            None => (Json::empty_map(), Json::empty_map()),
+        };
+        Call {
+            kind: spec.kind,
+            config,
+            input: spec.input,
+            execution_id: self.held.execution_id.to_string(),
+            step: self.command.node_name.to_string(),
+            label: spec.label.to_string(),
+            idempotency_key: spec.idempotency_key.to_string(),
+            attempt: spec.attempt,
+            timeout: spec.timeout.map_or(FOR_EVER, Duration::from),
+            context,
+            variables,
+        }
+    }
+}
+
+fn overdue() -> TaskError {
+    TaskError::new(TaskErrorKind::Timeout, "the time of the command is up")
+}
+
+/// A command that failed before its first task.
+fn failed(error: TaskError) -> Finished {
+    Finished {
+        error: Some(error),
+        retries: Vec::new(),
+        data: Json::Null,
+        labels: None,
+        set: noetl_types::JsonMap::new(),
+        attempt: 1,
+        tasks: Vec::new(),
+    }
+}
+
+fn report(
+    command: &LeasedCommand,
+    finished: Finished,
+    started_at: Timestamp,
+    finished_at: Timestamp,
+) -> CommandReport {
+    let status = match finished.error {
+        None => ReportStatus::Completed,
+        Some(_) => ReportStatus::Failed,
+    };
+    let has_data = status == ReportStatus::Completed || !finished.data.is_null();
+    let tasks = finished.tasks.into_iter().map(|task| TaskReport {
+        label: task.label,
+        status: match task.status {
+            shift::TaskStatus::Ok => TaskStatus::Ok,
+            shift::TaskStatus::Error => TaskStatus::Error,
+        },
+        attempts: task.attempts,
+        duration_ms: task.duration.map(Millis::as_ms),
+    });
+    let retries = finished.retries.into_iter().map(|retry| RetriedTask {
+        error: retry.error,
+        attempt: retry.attempt,
+        retry_in_ms: retry.retry_in,
+        at: retry.at,
+    });
+    CommandReport {
+        execution_id: command.execution_id,
+        command_id: command.command_id,
+        attempt: command.attempt,
+        lease_token: command.lease_token,
+        status,
+        result: has_data.then_some(finished.data),
+        labels: finished.labels,
+        set: finished.set,
+        error: finished.error,
+        tasks: tasks.collect(),
+        task_attempt: finished.attempt,
+        retries: retries.collect(),
+        claimed_at: Some(command.claimed_at),
+        lease_until: Some(command.lease_until),
+        started_at: Some(started_at),
+        finished_at: Some(finished_at),
+    }
+}
