@@ -165,10 +165,7 @@ async fn a_run_of_one_step_ends() {
     let (_, outcome) = house.execute("one", LONG).await;
     let outcome = outcome.expect("it ended");
     assert_eq!(outcome.status, ExecutionStatus::Completed);
-    assert_eq!(
-        outcome.result,
-        Some(Json::object([("index", Json::Null)]))
-    );
+    assert_eq!(outcome.result, Some(Json::object([("index", Json::Null)])));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -188,7 +185,9 @@ async fn a_parallel_loop_gives_all_its_results() {
     let (_, outcome) = house.execute("loop", LONG).await;
     let result = outcome.unwrap().result.unwrap();
     let results = result.get("results").and_then(Json::as_list).unwrap();
-    let indices = results.iter().map(|item| item.get("index").unwrap().as_u64().unwrap());
+    let indices = results
+        .iter()
+        .map(|item| item.get("index").unwrap().as_u64().unwrap());
     assert_eq!(indices.collect::<Vec<_>>(), (0..100).collect::<Vec<_>>());
 }
 
@@ -216,9 +215,16 @@ async fn the_same_report_twice_counts_once() {
     house.execute("line", 0).await;
     let command = house.lease("w1", 1, 0).await.remove(0);
     let reports = vec![done(&command), done(&command)];
-    let answer = house.runtime.report(report("w1", reports, None)).await.unwrap();
+    let answer = house
+        .runtime
+        .report(report("w1", reports, None))
+        .await
+        .unwrap();
     let verdicts: Vec<_> = answer.results.iter().map(|result| result.status).collect();
-    assert_eq!(verdicts, [ReportVerdict::Accepted, ReportVerdict::Duplicate]);
+    assert_eq!(
+        verdicts,
+        [ReportVerdict::Accepted, ReportVerdict::Duplicate]
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -231,7 +237,11 @@ async fn a_stranger_is_fenced_off() {
         lease_token: noetl_api::LeaseToken::from_bytes([9; 16]),
         ..done(&command)
     };
-    let answer = house.runtime.report(report("w2", vec![forged], None)).await.unwrap();
+    let answer = house
+        .runtime
+        .report(report("w2", vec![forged], None))
+        .await
+        .unwrap();
     assert_eq!(answer.results[0].status, ReportVerdict::Ignored);
     assert_eq!(answer.results[0].code, Some(ErrorCode::NotLeaseHolder));
     let answer = house
@@ -248,7 +258,11 @@ async fn cancel_withdraws_what_is_leased() {
     house.register("one", ONE).await;
     let (execution_id, _) = house.execute("one", 0).await;
     let command = house.lease("w1", 1, 0).await.remove(0);
-    let cancel = || house.runtime.cancel(execution_id, None, CancelRequest::default());
+    let cancel = || {
+        house
+            .runtime
+            .cancel(execution_id, None, CancelRequest::default())
+    };
     assert_eq!(cancel().await.unwrap().cancelled_executions, [execution_id]);
     assert_eq!(cancel().await.unwrap().cancelled_executions, [], "again");
     let kept = house

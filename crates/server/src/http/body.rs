@@ -145,7 +145,16 @@ async fn read(mut body: Body, most: ByteSize, timeout: Duration) -> Result<Bytes
 
 /// Reads JSON. Where it is not what it should be, it is read again to find the place.
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
-    serde_json::from_slice(body).map_err(|error| refusal::<T>(body, &error))
+    let value = serde_json::from_slice(body).map_err(|error| refusal::<T>(body, &error))?;
+    // A list would be taken for the fields of the body in their order, which nobody means.
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(Failure::at(
+            ErrorCode::Validation,
+            "",
+            "the body is no object",
+        ));
+    }
+    Ok(value)
 }
 
 fn refusal<T: DeserializeOwned>(body: &[u8], error: &serde_json::Error) -> Failure {

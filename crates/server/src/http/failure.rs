@@ -3,7 +3,7 @@
 use std::fmt;
 
 use axum::body::Body;
-use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use noetl_api::Problem;
@@ -102,6 +102,8 @@ pub(super) fn told(response: &mut Response, request_id: &str) {
     let body = serde_json::to_vec(&problem).unwrap_or_default();
     *response.body_mut() = Body::from(body);
     let headers = response.headers_mut();
+    // The router has noted the length of the body that was not there yet.
+    headers.remove(CONTENT_LENGTH);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
     if problem
         .known_code()

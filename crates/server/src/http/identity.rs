@@ -7,7 +7,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use axum::http::header::{HOST, ORIGIN};
+use axum::http::header::{FORWARDED, HOST, HeaderName, ORIGIN};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Uri};
 use noetl_types::ErrorCode;
@@ -15,12 +15,26 @@ use noetl_types::ErrorCode;
 use super::access::{Caller, Identity};
 use super::failure::Failure;
 
+/// What a proxy adds. Behind one on this machine the whole world looks like this machine.
+const PASSED_ON: [HeaderName; 4] = [
+    FORWARDED,
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("x-forwarded-host"),
+    HeaderName::from_static("x-real-ip"),
+];
+
 /// Finds out who makes a request.
 pub(super) fn of(peer: SocketAddr, uri: &Uri, headers: &HeaderMap) -> Caller {
     if !peer.ip().to_canonical().is_loopback() {
         return Err(Failure::new(
             ErrorCode::Unauthenticated,
             "requests from other machines need an identity",
+        ));
+    }
+    if PASSED_ON.iter().any(|name| headers.contains_key(name)) {
+        return Err(Failure::new(
+            ErrorCode::Unauthenticated,
+            "requests that a proxy passes on for others need an identity",
         ));
     }
     let Some(host) = host(uri, headers).filter(|host| is_local(host.host())) else {
@@ -131,6 +145,19 @@ mod tests {
         assert_eq!(status("127.0.0.1:5", "/", &twice), 403);
         let uri = "http://evil.example/api";
         assert_eq!(status("127.0.0.1:5", uri, &[("host", "localhost")]), 403);
+    }
+
+    #[test]
+    fn who_comes_through_a_proxy_is_not_on_this_machine() {
+        for name in [
+            "forwarded",
+            "x-forwarded-for",
+            "x-forwarded-host",
+            "x-real-ip",
+        ] {
+            let headers = [("host", "localhost"), (name, "127.0.0.1")];
+            assert_eq!(status("127.0.0.1:5", "/", &headers), 401, "{name}");
+        }
     }
 
     #[test]

@@ -37,7 +37,7 @@ const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
     content-type: application/problem+json\r\n\
     retry-after: 1\r\n\
     connection: close\r\n\
-    content-length: 223\r\n\r\n\
+    content-length: 225\r\n\r\n\
     {\"type\":\"urn:noetl:error:pool_saturated\",\"title\":\"Server is at capacity\",\"status\":503,\
     \"detail\":\"the server has as many connections as it takes\",\"code\":\"pool_saturated\",\
     \"error\":\"the server has as many connections as it takes\"}";
@@ -47,7 +47,7 @@ const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
 pub enum ServeError {
     /// The listener would let other machines in.
     #[error(
-        "{0} can be reached from other machines, and there is no way yet to tell who calls: \
+        "{0} can be reached from other machines, whose callers this server cannot tell apart: \
          listen on a loopback address such as 127.0.0.1"
     )]
     NotLoopback(SocketAddr),

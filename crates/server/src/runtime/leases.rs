@@ -15,6 +15,7 @@ use noetl_types::limits::LeaseBatch;
 use noetl_types::{ErrorCode, Millis, PoolName, Timestamp};
 
 use super::driver::{Granted, compose};
+use super::entropy;
 use super::error::RuntimeError;
 use super::start::within_long_poll;
 use super::{Core, Runtime};
@@ -125,7 +126,7 @@ impl Core {
         max: usize,
     ) -> Result<Vec<LeasedCommand>, RuntimeError> {
         let now = self.clock.now();
-        let token = self.entropy.token();
+        let token = entropy::token();
         let request = noetl_store::LeaseRequest {
             pool: pool.clone(),
             kinds: taker.kinds.clone(),

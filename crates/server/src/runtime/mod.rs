@@ -36,15 +36,14 @@ use tokio_util::task::TaskTracker;
 use crate::clock::Clock;
 use alarms::Alarms;
 use definition::Definitions;
-pub(crate) use definition::{Definition, NotRunnable, detail};
+pub(crate) use definition::{Definition, NotRunnable};
 use driver::Driver;
-use entropy::Entropy;
 pub use error::RuntimeError;
 pub(crate) use error::causes;
 use ids::Ids;
 use outcome::Outcome;
 pub use settings::Settings;
-pub(crate) use start::{catalog_key, within_long_poll};
+pub(crate) use start::catalog_key;
 
 /// Drives executions on a store. A clone is another handle of the same.
 #[derive(Clone)]
@@ -55,7 +54,6 @@ pub struct Runtime {
 struct Core {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
-    entropy: Entropy,
     ids: Ids,
     definitions: Definitions,
     settings: Settings,
@@ -74,15 +72,13 @@ impl Runtime {
         clock: Arc<dyn Clock>,
         settings: Settings,
     ) -> Result<Self, RuntimeError> {
-        let entropy = Entropy;
-        let instance = u64::from_be_bytes(entropy.bytes());
+        let instance = u64::from_be_bytes(entropy::bytes());
         let owner = format!("{}-{instance:016x}", settings.server_name);
         let now = clock.now();
         let ids = Ids::lease(Arc::clone(&store), owner.into(), settings.machine_id, now).await?;
         let core = Arc::new(Core {
             store,
             clock,
-            entropy,
             ids,
             definitions: Definitions::default(),
             driver: Driver::new(settings.cached_executions),
@@ -136,31 +132,12 @@ impl Runtime {
         self.core.ids.is_usable(self.now())
     }
 
-    /// Ends every long poll when the process stops.
-    pub(crate) fn shutdown(&self) -> &CancellationToken {
-        &self.core.shutdown
-    }
-
-    /// A definition, ready to run. It never changes.
-    pub(crate) async fn definition(
-        &self,
-        tenant_id: &TenantId,
-        catalog_id: CatalogId,
-    ) -> Result<Arc<Definition>, RuntimeError> {
-        self.core.definition(tenant_id, catalog_id).await
-    }
-
     /// What an execution has come to, with its definition; nothing where there is none.
     pub(crate) async fn state_of(
         &self,
         execution_id: ExecutionId,
     ) -> Result<Option<(Arc<Definition>, State)>, RuntimeError> {
         self.core.look(execution_id).await
-    }
-
-    /// A value that an event refers to.
-    pub(crate) async fn fetch(&self, uri: &str) -> Result<noetl_types::Json, RuntimeError> {
-        self.core.fetch(uri).await
     }
 
     /// Waits until the log of an execution is past a version, or until time is up.

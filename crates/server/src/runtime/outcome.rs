@@ -1,7 +1,7 @@
 //! How an execution ended.
 
-use noetl_engine::event::{Event, EventKind};
 use noetl_engine::Data;
+use noetl_engine::event::{Event, EventKind};
 use noetl_types::{ExecutionStatus, Text};
 
 /// How an execution ended.

@@ -10,9 +10,7 @@ use noetl_bus::Taker;
 use noetl_engine::{Data, Input, Report, ReportOutcome, TaskResult, Verdict};
 use noetl_playbook::shift;
 use noetl_types::limits::MAX_REPORT_BATCH;
-use noetl_types::{
-    CommandId, ErrorCode, Json, Millis, Seq, TaskError, TaskErrorKind, WorkerId,
-};
+use noetl_types::{CommandId, ErrorCode, Json, Millis, Seq, TaskError, TaskErrorKind, WorkerId};
 
 use super::driver::{Letter, Offer, Reply, heard};
 use super::error::RuntimeError;
@@ -26,7 +24,9 @@ impl Runtime {
             let text = format!("a call brings at most {MAX_REPORT_BATCH} reports");
             return Err(RuntimeError::refused(ErrorCode::Validation, text));
         }
-        let offer = self.core.offer(&request.worker_id, request.lease.as_ref())?;
+        let offer = self
+            .core
+            .offer(&request.worker_id, request.lease.as_ref())?;
         let asked: Vec<_> = request
             .reports
             .into_iter()
@@ -34,8 +34,7 @@ impl Runtime {
                 let command_id = report.command_id;
                 let execution_id = report.execution_id;
                 let (letter, answer) = letter(report, &request.worker_id);
-                self.core
-                    .send(execution_id, letter.offering(offer.clone()));
+                self.core.send(execution_id, letter.offering(offer.clone()));
                 (command_id, answer)
             })
             .collect();
@@ -140,7 +139,10 @@ fn engine_report(report: CommandReport, worker: &WorkerId) -> Report {
         ReportStatus::Completed => ReportOutcome::Completed(result),
         ReportStatus::Failed => ReportOutcome::Failed {
             error: report.error.unwrap_or_else(|| {
-                TaskError::new(TaskErrorKind::Unknown, "the worker does not say why it failed")
+                TaskError::new(
+                    TaskErrorKind::Unknown,
+                    "the worker does not say why it failed",
+                )
             }),
             result,
         },

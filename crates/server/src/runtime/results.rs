@@ -13,9 +13,8 @@ impl Core {
             RuntimeError::refused(ErrorCode::BadId, text)
         })?;
         let stored = self.store.result(execution_id, result_id).await?;
-        let stored = stored.ok_or_else(|| {
-            RuntimeError::refused(ErrorCode::NotFound, "there is no such result")
-        })?;
+        let stored = stored
+            .ok_or_else(|| RuntimeError::refused(ErrorCode::NotFound, "there is no such result"))?;
         let is_whole = sha256(&stored.bytes) == stored.sha256;
         let value = serde_json::from_slice(&stored.bytes).ok();
         value.filter(|_| is_whole).ok_or_else(|| {
@@ -43,7 +42,11 @@ mod tests {
     fn an_address_names_an_execution_and_a_result() {
         let found = address("noetl://execution/7/result/load/9").unwrap();
         assert_eq!((found.0.get(), found.1.get()), (7, 9));
-        for wrong in ["", "noetl://execution/7/result/9", "noetl://execution/x/result/load/9"] {
+        for wrong in [
+            "",
+            "noetl://execution/7/result/9",
+            "noetl://execution/x/result/load/9",
+        ] {
             assert_eq!(address(wrong), None, "{wrong}");
         }
     }

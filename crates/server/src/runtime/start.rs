@@ -12,6 +12,7 @@ use noetl_types::{
 };
 
 use super::driver::{Letter, heard};
+use super::entropy;
 use super::error::RuntimeError;
 use super::outcome::Outcome;
 use super::{Core, Definition, Runtime};
@@ -29,7 +30,9 @@ impl Runtime {
         let execution_id: ExecutionId = self.core.ids.mint(now)?;
         let facts = facts(&definition, &request, (tenant_id, now))?;
         let mut following = wait.map(|_| self.core.followers.follow(execution_id));
-        let start = self.core.start_of(execution_id, &definition, &request, &facts);
+        let start = self
+            .core
+            .start_of(execution_id, &definition, &request, &facts);
         let (letter, answer) = Letter::new(Input::Start(Box::new(start)));
         self.core
             .begin(execution_id, Arc::clone(&definition), facts, letter);
@@ -37,7 +40,9 @@ impl Runtime {
         let outcome = match (reply.outcome, wait, &mut following) {
             (Some(outcome), _, _) => Some(outcome),
             (None, Some(wait), Some(following)) => {
-                tokio::time::timeout(wait, following.end()).await.ok()
+                let end = tokio::time::timeout(wait, following.end());
+                let end = self.core.shutdown.run_until_cancelled(end).await;
+                end.and_then(Result::ok)
             }
             (None, _, _) => None,
         };
@@ -128,7 +133,7 @@ impl Core {
             definition_sha256: entry.sha256,
             payload: request.payload.clone().unwrap_or_else(Json::empty_map),
             env: self.settings.env.clone(),
-            seed: self.entropy.bytes(),
+            seed: entropy::bytes(),
             parent_execution_id: request.parent_execution_id,
             execution_pool: Some(facts.pool.clone()),
             priority: request.priority,

@@ -46,6 +46,6 @@ impl WorkerApi for Runtime {
     }
 
     async fn resolve(&self, reference: &str) -> Result<Json, ApiError> {
-        Ok(self.core.fetch(reference).await?)
+        Ok(self.resolve_result(reference).await?)
     }
 }

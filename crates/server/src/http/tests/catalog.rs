@@ -126,12 +126,12 @@ spec: { playbook: demo/two, cron: '0 3 * * *' }
         (&*reply.text_at("/kind"), &*reply.text_at("/path")),
         ("schedule", "nightly")
     );
-    let unchecked = "apiVersion: v1\nkind: Model\nmetadata: { name: m, path: models/m }\n";
+    let unchecked = "apiVersion: v1\nkind: Toaster\nmetadata: { name: m, path: models/m }\n";
     let reply = register(&house, unchecked).await;
     assert!(is_ok(&reply), "{}", reply.text);
     assert_eq!(
         (&*reply.text_at("/kind"), &*reply.text_at("/path")),
-        ("model", "models/m")
+        ("toaster", "models/m")
     );
     let codes = reply.at("/warnings");
     assert!(

@@ -42,6 +42,7 @@ workflow:
 struct House {
     front: Front,
     runtime: Runtime,
+    shutdown: CancellationToken,
 }
 
 /// What came back.
@@ -59,10 +60,12 @@ async fn house() -> House {
 async fn house_on(store: Arc<dyn Store>) -> House {
     let runtime = runtime_on(store).await;
     let settings = HttpSettings::default();
-    let router = router(runtime.clone(), &settings, CancellationToken::new());
+    let shutdown = CancellationToken::new();
+    let router = router(runtime.clone(), &settings, shutdown.clone());
     House {
         front: Front::new(router),
         runtime,
+        shutdown,
     }
 }
 

@@ -247,7 +247,7 @@ async fn with_routes(add: impl FnOnce(Routes) -> Routes) -> House {
     let routes = add(Routes::new(ByteSize::from_kib(1)));
     House {
         front: Front::new(routes.finish(app)),
-        runtime: house.runtime,
+        ..house
     }
 }
 

@@ -114,3 +114,18 @@ async fn a_lease_is_kept_and_a_report_counts_once() {
     let leased = house.post("/api/commands/lease", empty).await;
     assert_eq!(leased.json(), json!({ "commands": [], "poll_after_ms": 0 }));
 }
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_work_is_answered_at_a_stop() {
+    let house = house().await;
+    let started = tokio::time::Instant::now();
+    let wanted = json!({ "worker_id": "w1", "pool": "shared", "wait_ms": 30_000 });
+    let stop = async {
+        // The wait is polled first, so it is under way by now.
+        tokio::task::yield_now().await;
+        house.shutdown.cancel();
+    };
+    let (leased, ()) = tokio::join!(house.post("/api/commands/lease", wanted), stop);
+    assert_eq!(leased.json(), json!({ "commands": [], "poll_after_ms": 0 }));
+    assert!(started.elapsed().as_secs() < 30);
+}

@@ -9,7 +9,7 @@ use noetl_engine::event::{CommandIssued, Event, EventKind, TimerId};
 use noetl_engine::{Plan, State, Timer};
 use noetl_store::{CommandChange, CommandEnd, NewCommand, StepInstance, TimerChange};
 use noetl_types::limits::{MaxAttempts, Priority};
-use noetl_types::{CommandId, PoolName, StepName, Text, TaskError, Timestamp};
+use noetl_types::{CommandId, PoolName, StepName, TaskError, Text, Timestamp};
 
 /// What a batch of events does to the queue; each command has at most one change.
 #[derive(Default)]
@@ -111,13 +111,15 @@ impl Changes {
 
     /// The commands that are new.
     pub(super) fn issued(&mut self) -> impl Iterator<Item = &mut NewCommand> {
-        self.commands.values_mut().filter_map(|change| match change {
-            CommandChange::Issue(command) => Some(&mut **command),
-            CommandChange::Run { .. }
-            | CommandChange::Close { .. }
-            | CommandChange::Requeue { .. }
-            | CommandChange::Hold { .. } => None,
-        })
+        self.commands
+            .values_mut()
+            .filter_map(|change| match change {
+                CommandChange::Issue(command) => Some(&mut **command),
+                CommandChange::Run { .. }
+                | CommandChange::Close { .. }
+                | CommandChange::Requeue { .. }
+                | CommandChange::Hold { .. } => None,
+            })
     }
 
     pub(super) fn into_vec(self) -> Vec<CommandChange> {
@@ -143,7 +145,9 @@ fn new_command(
     state: &State,
     queueing: &Queueing<'_>,
 ) -> NewCommand {
-    let priority = issued.priority.map(|priority| Priority::clamped(priority.into()));
+    let priority = issued
+        .priority
+        .map(|priority| Priority::clamped(priority.into()));
     NewCommand {
         command_id: CommandId::from(event.event_id),
         instance: StepInstance {
@@ -184,7 +188,9 @@ pub(super) fn timer_changes(
     let gone = gone.map(|id| TimerChange::Disarm {
         timer_id: id.clone(),
     });
-    let new = after.iter().filter(|(id, time)| before.get(*id) != Some(*time));
+    let new = after
+        .iter()
+        .filter(|(id, time)| before.get(*id) != Some(*time));
     let new = new.map(|(id, time)| TimerChange::Arm {
         timer_id: id.clone(),
         fire_at: *time,

@@ -15,7 +15,7 @@ use noetl_types::{CatalogId, CommandId, ExecutionId, JsonMap, Timestamp};
 
 use super::changes::Changes;
 use super::letter::Offer;
-use crate::runtime::Core;
+use crate::runtime::{Core, entropy};
 
 /// A lease as it is written on a command.
 #[derive(Clone)]
@@ -66,7 +66,7 @@ impl Grants {
             waiters: Vec::new(),
             left: 0,
         };
-        let token = core.entropy.token();
+        let token = entropy::token();
         for command in changes.issued().filter(|command| !command.held) {
             let Some(recipient) = grants.recipient(core, command, offers) else {
                 grants.left += 1;
@@ -112,14 +112,13 @@ impl Grants {
             .waiters
             .iter()
             .position(|waiter| waiter.room > 0 && waiter.reservation.taker().can(kind));
-        let index = match open {
-            Some(index) => index,
-            None => {
-                let reservation = core.desk.reserve(&command.pool, kind)?;
-                let room = reservation.taker().max;
-                self.waiters.push(Waiter { reservation, room });
-                self.waiters.len() - 1
-            }
+        let index = if let Some(index) = open {
+            index
+        } else {
+            let reservation = core.desk.reserve(&command.pool, kind)?;
+            let room = reservation.taker().max;
+            self.waiters.push(Waiter { reservation, room });
+            self.waiters.len() - 1
         };
         self.waiters[index].room = self.waiters[index].room.saturating_sub(1);
         Some(Recipient::Waiter(index))

@@ -203,5 +203,8 @@ impl Live {
 fn broken(error: &dyn std::error::Error) -> RuntimeError {
     let causes = crate::runtime::causes(error);
     tracing::error!(error = %causes, "a log does not fold");
-    RuntimeError::refused(ErrorCode::Internal, "the log of the execution does not fold")
+    RuntimeError::refused(
+        ErrorCode::Internal,
+        "the log of the execution does not fold",
+    )
 }

@@ -68,7 +68,8 @@ impl Core {
         if cell.put(letter) {
             let core = Arc::clone(self);
             // A task of its own, so that nobody who goes away leaves an execution half decided.
-            self.tasks.spawn(async move { turn::take_turns(&core, &cell).await });
+            self.tasks
+                .spawn(async move { turn::take_turns(&core, &cell).await });
         }
     }
 

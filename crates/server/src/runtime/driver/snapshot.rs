@@ -16,7 +16,9 @@ impl Core {
     /// Stores the state of an execution in the background once its log has grown enough.
     pub(super) fn snapshot_if_due(self: &Arc<Self>, live: &mut Live) {
         let tail = live.head.version.get() - live.snapshot.get();
-        if live.state.is_ended() || tail < live.snapshot_after.max(self.settings.snapshot_every.into()) {
+        if live.state.is_ended()
+            || tail < live.snapshot_after.max(self.settings.snapshot_every.into())
+        {
             return;
         }
         let (state, head) = (live.state.clone(), live.head);

@@ -16,9 +16,9 @@ use super::changes::{Changes, Queueing, timer_changes};
 use super::grant::{Grants, Offering};
 use super::letter::{Letter, Reply};
 use super::live::Live;
-use crate::runtime::Core;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::outcome::Outcome;
+use crate::runtime::{Core, entropy};
 
 /// Letters that one append may answer.
 const MOST_LETTERS: usize = 256;
@@ -88,7 +88,7 @@ async fn take_turn(
                 letters = again;
                 live = known.map(|live| *live);
                 if pause {
-                    tokio::time::sleep(core.entropy.backoff(attempt)).await;
+                    tokio::time::sleep(entropy::backoff(attempt)).await;
                 }
             }
             Written::Refused { letters, error } => {
@@ -116,6 +116,14 @@ fn refuse_all(letters: VecDeque<Letter>, error: impl Fn() -> RuntimeError) {
 struct Batch {
     draft: Result<Draft, Box<Live>>,
     rest: VecDeque<Letter>,
+}
+
+/// Why a letter led to no decision.
+enum Undecided {
+    /// The engine says no, as far as the state tells.
+    Refused(Refused),
+    /// Something that it needs could not be had.
+    Failed(RuntimeError),
 }
 
 /// Decisions that are to be appended.
@@ -175,6 +183,8 @@ impl Batch {
         };
         let mut payloads = BTreeMap::new();
         let mut bytes = 0;
+        // Nobody else can have written to an execution that the store does not know.
+        let mut is_newest = draft.live.birth.is_some();
         while let Some(letter) = letters.pop_front() {
             if draft.has_begun_by(&letter) {
                 draft.decided.push(Decided {
@@ -185,13 +195,28 @@ impl Batch {
                 continue;
             }
             match draft.decision(core, &letter, &mut payloads).await {
-                Err(error) => drop(letter.reply.send(Err(error))),
+                Err(Undecided::Failed(error)) => drop(letter.reply.send(Err(error))),
+                // A refusal is not checked by an append, so it needs the newest state.
+                Err(Undecided::Refused(_)) if !is_newest => {
+                    letters.push_front(letter);
+                    if !draft.decided.is_empty() {
+                        break;
+                    }
+                    is_newest = draft.catch_up(core).await;
+                }
+                Err(Undecided::Refused(refused)) => {
+                    drop(letter.reply.send(Err(refused.into())));
+                }
                 Ok(decision) if draft.changes.collide_with(&decision.events) => {
                     letters.push_front(letter);
                     break;
                 }
                 Ok(decision) => {
-                    bytes += decision.payloads.iter().map(|p| p.bytes.len()).sum::<usize>();
+                    bytes += decision
+                        .payloads
+                        .iter()
+                        .map(|p| p.bytes.len())
+                        .sum::<usize>();
                     draft.take(letter, decision, &mut payloads);
                 }
             }
@@ -212,30 +237,43 @@ impl Batch {
 }
 
 impl Draft {
+    /// Folds what others wrote; whether the state is the newest now. Where the store does not tell,
+    /// what is known has to do.
+    async fn catch_up(&mut self, core: &Arc<Core>) -> bool {
+        let few = self.before.is_some();
+        self.before = None;
+        if let Err(error) = self.live.catch_up(core).await {
+            tracing::warn!(%error, "the rest of a log could not be read");
+        }
+        self.before = few.then(|| self.live.copy());
+        self.timers = self.live.open_timers();
+        true
+    }
+
     /// What follows from a letter, with whatever has to be fetched for it.
     async fn decision(
         &self,
         core: &Arc<Core>,
         letter: &Letter,
         payloads: &mut BTreeMap<Arc<str>, Json>,
-    ) -> Result<Decision, RuntimeError> {
+    ) -> Result<Decision, Undecided> {
         loop {
             let (state, plan) = (&self.live.state, &self.live.definition.plan);
-            let decided = core.ids.with(self.now, |ids| {
+            let lent = core.ids.with(self.now, |ids| {
                 let mut moment = Moment {
                     now: self.now,
                     ids,
                     payloads: &*payloads,
                 };
                 decide(state, plan, letter.input.clone(), &mut moment)
-            })?;
-            match decided {
+            });
+            match lent.map_err(|error| Undecided::Failed(error.into()))? {
                 Ok(decision) => return Ok(decision),
                 Err(Refused::NeedsPayload(uri)) if !payloads.contains_key(&uri) => {
-                    let payload = core.fetch(&uri).await?;
+                    let payload = core.fetch(&uri).await.map_err(Undecided::Failed)?;
                     payloads.insert(uri, payload);
                 }
-                Err(refused) => return Err(refused.into()),
+                Err(refused) => return Err(Undecided::Refused(refused)),
             }
         }
     }
@@ -267,10 +305,10 @@ impl Draft {
             pool: &self.live.pool,
             priority: self.live.priority,
         };
-        self.changes.add(&decision.events, &decision.next, &queueing);
-        let is_issue = |event: &&Event| {
-            matches!(event.kind, noetl_engine::EventKind::CommandIssued(_))
-        };
+        self.changes
+            .add(&decision.events, &decision.next, &queueing);
+        let is_issue =
+            |event: &&Event| matches!(event.kind, noetl_engine::EventKind::CommandIssued(_));
         let issued = decision.events.iter().filter(is_issue).count();
         let events = decision.commit(&mut self.live.state);
         self.live.note_node(&events);
@@ -358,7 +396,11 @@ impl Draft {
     fn fences(&self) -> Vec<Fence> {
         let counts = |decided: &&Decided| decided.verdict == Verdict::Accepted;
         let fence = |decided: &Decided| decided.letter.fence.clone();
-        self.decided.iter().filter(counts).filter_map(fence).collect()
+        self.decided
+            .iter()
+            .filter(counts)
+            .filter_map(fence)
+            .collect()
     }
 
     /// Tells everybody what was written.
@@ -403,8 +445,11 @@ impl Draft {
     /// Finds out what to do about an append that did not go through.
     async fn failed(self, core: &Arc<Core>, refused: AppendRefused) -> Written {
         let is_birth = self.live.birth.is_some();
-        let letters: VecDeque<Letter> =
-            self.decided.into_iter().map(|decided| decided.letter).collect();
+        let letters: VecDeque<Letter> = self
+            .decided
+            .into_iter()
+            .map(|decided| decided.letter)
+            .collect();
         match refused {
             AppendRefused::Conflict { .. } | AppendRefused::Terminal => Written::Again {
                 live: caught_up(core, self.before).await,
@@ -415,9 +460,12 @@ impl Draft {
                 live: self.before.map(Box::new),
                 letters: letters
                     .into_iter()
-                    .filter_map(|letter| match letter.is_fenced_by(command_id) {
-                        true => letter.without_fence(),
-                        false => Some(letter),
+                    .filter_map(|letter| {
+                        if letter.is_fenced_by(command_id) {
+                            letter.without_fence()
+                        } else {
+                            Some(letter)
+                        }
                     })
                     .collect(),
                 pause: false,
@@ -484,7 +532,10 @@ fn armed(change: &TimerChange) -> Option<(Text, Timestamp)> {
 /// The execution as lists show it after the events.
 fn view(live: &Live, events: &[Event]) -> ExecutionView {
     let outcome = events.iter().rev().find_map(Outcome::of);
-    let ended = events.iter().rev().find(|event| Outcome::of(event).is_some());
+    let ended = events
+        .iter()
+        .rev()
+        .find(|event| Outcome::of(event).is_some());
     ExecutionView {
         status: live.state.status(),
         paused: live.state.is_paused(),
