@@ -2,6 +2,8 @@
 //!
 //! Owns what tests of several crates share. Nothing of it is part of the product.
 
+mod leash;
+pub mod nats;
 pub mod postgres;
 #[expect(
     clippy::expect_used,

@@ -55,7 +55,7 @@ store_suite!(bench);
 
 #[tokio::test]
 async fn histories_are_those_of_the_model() {
-    sweep(0..10).await;
+    sweep(0..6).await;
 }
 
 async fn sweep(seeds: std::ops::Range<u64>) {
@@ -325,7 +325,9 @@ async fn a_database_that_forgets_by_default_does_not_forget_appends() {
     let database = Database::new().unwrap();
     let name = database.name();
     database
-        .run(&format!("ALTER DATABASE {name} SET synchronous_commit = off"))
+        .run(&format!(
+            "ALTER DATABASE {name} SET synchronous_commit = off"
+        ))
         .unwrap();
     let store = open(&database).await;
     Run::started(&store, 1).await;

@@ -4,7 +4,9 @@
 //! others wait for.
 
 use super::cell::Cell;
-use super::event::{event_row, is_lean};
+use super::event::event_row;
+#[cfg(feature = "postgres")]
+use super::event::is_lean;
 use super::tables::{command_row, execution_row, patch_row, result_row};
 use crate::model::{AppendRefused, CommandChange, Fence, Head, TimerChange};
 use crate::seal::Sealed;
@@ -28,6 +30,7 @@ pub(crate) struct Rows {
     pub(crate) execution: Row,
     pub(crate) events: Vec<Row>,
     /// Whether the events have nothing but the usual columns.
+    #[cfg(feature = "postgres")]
     pub(crate) is_lean: bool,
     pub(crate) issued: Vec<Row>,
     /// Changes of commands, each with the number of its command.
@@ -72,6 +75,7 @@ impl Rows {
             head: sealed.head,
             starts: sealed.append.start.is_some(),
             is_audit: sealed.is_audit,
+            #[cfg(feature = "postgres")]
             is_lean: events.iter().all(|row| is_lean(row)),
             fences: sealed.append.fences,
             timers: sealed.append.timers,

@@ -62,6 +62,7 @@ pub(crate) static EVENT: Table = Table {
 };
 
 /// Columns that only copied events and those of other producers have.
+#[cfg(feature = "postgres")]
 pub(crate) const RARE: &[&str] = &[
     "stage_id",
     "frame_id",
@@ -87,9 +88,15 @@ pub(crate) const RARE: &[&str] = &[
 ];
 
 /// Whether the row of an event has none of the rare columns.
-pub(crate) fn is_lean(row: &[Cell]) -> bool {
-    let mut columns = EVENT.columns.iter().zip(row);
-    columns.all(|((name, _), cell)| *cell == Cell::Null || !RARE.contains(name))
+#[cfg(feature = "postgres")]
+pub(super) fn is_lean(row: &[Cell]) -> bool {
+    static PLACES: std::sync::LazyLock<Vec<usize>> = std::sync::LazyLock::new(|| {
+        let columns = EVENT.columns.iter().enumerate();
+        let rare = columns.filter(|(_, (name, _))| RARE.contains(name));
+        rare.map(|(place, _)| place).collect()
+    });
+    let is_null = |place: &usize| row.get(*place).is_none_or(|cell| *cell == Cell::Null);
+    PLACES.iter().all(is_null)
 }
 
 /// An event with its place in the feed, as it is read.

@@ -22,8 +22,8 @@ pub(crate) use event::{EVENT, stored_event};
 pub(crate) use table::{Cells, Corrupt, Table};
 pub(crate) use tables::{
     CATALOG, COMMAND, EXECUTION, EXECUTION_CHANGING, MACHINE, RESULT, RUNTIME, SNAPSHOT,
-    catalog_entry, catalog_row, command, command_row, due_timer, execution, machine, machine_row,
-    pool_count, result, runtime, runtime_row, snapshot, snapshot_row,
+    catalog_entry, catalog_row, command, due_timer, execution, machine, machine_row, pool_count,
+    result, runtime, runtime_row, snapshot, snapshot_row,
 };
 
 // One backend sends rows as arrays, the other reads single columns.
@@ -37,3 +37,5 @@ pub(crate) use table::Kind;
 pub(crate) use table::Reader;
 #[cfg(feature = "postgres")]
 pub(crate) use tables::PATCH;
+#[cfg(feature = "sqlite")]
+pub(crate) use tables::command_row;

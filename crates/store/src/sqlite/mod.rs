@@ -221,9 +221,7 @@ impl Store for SqliteStore {
     }
 
     async fn pool_counts(&self) -> Result<Vec<PoolCount>, StoreError> {
-        self.readers
-            .run(move |connection| queue::pool_counts(connection))
-            .await
+        self.readers.run(queue::pool_counts).await
     }
 
     async fn due(&self, now: Timestamp, limit: PageLimit) -> Result<Vec<DueTimer>, StoreError> {

@@ -207,7 +207,9 @@ mod tests {
     #[test]
     fn a_setting_that_does_not_sync_is_refused() {
         let connection = Connection::open_in_memory().unwrap();
-        connection.pragma_update(None, "synchronous", "NORMAL").unwrap();
+        connection
+            .pragma_update(None, "synchronous", "NORMAL")
+            .unwrap();
         let refused = check_setting(&connection, "synchronous", "FULL", "2");
         let Err(StoreError::Fatal { cause }) = refused else {
             panic!("{refused:?}");

@@ -137,7 +137,14 @@ mod tests {
             assert_eq!(network_kind(magic), kind);
         }
         // ext4, xfs, btrfs, tmpfs, overlayfs, zfs
-        for local in [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630, 0x2fc1_2fc1] {
+        for local in [
+            0xef53,
+            0x5846_5342,
+            0x9123_683e,
+            0x0102_1994,
+            0x794c_7630,
+            0x2fc1_2fc1,
+        ] {
             assert_eq!(network_kind(local), None);
         }
     }
@@ -158,6 +165,10 @@ mod tests {
             path,
             holder: Holder::Unknown,
         };
-        assert!(unknown.to_string().starts_with("another process (of an unknown number) writes to"));
+        assert!(
+            unknown
+                .to_string()
+                .starts_with("another process (of an unknown number) writes to")
+        );
     }
 }

@@ -129,9 +129,10 @@ async fn many_appends_share_few_commits() {
     }
     let commits = store.commits().all - before.all;
     assert!(commits < 20, "{commits} commits");
-    // The log file of SQLite itself marks the last page of every commit.
+    // The log file of SQLite itself marks the last page of every commit that wrote anything, which
+    // the first one did not.
     let in_file = commits_in_wal(&place.options().path);
-    assert_eq!(in_file, store.commits().all + MIGRATING, "as the file has it");
+    assert_eq!(in_file, MIGRATING + commits - 1);
 }
 
 /// Commits that opening a new file takes: one for each migration, and one for their table.
@@ -337,8 +338,17 @@ fn every_answered_append_was_synced() {
     let syncs: u64 = report
         .lines()
         .filter(|line| line.ends_with("fdatasync") || line.ends_with("fsync"))
-        .map(|line| line.split_whitespace().nth(3).unwrap().parse::<u64>().unwrap())
+        .map(|line| {
+            line.split_whitespace()
+                .nth(3)
+                .unwrap()
+                .parse::<u64>()
+                .unwrap()
+        })
         .sum();
     assert!(syncs >= CHILD_APPENDS, "{syncs} syncs\n{report}");
-    assert!(syncs < CHILD_APPENDS + 60, "grants sync too: {syncs} syncs\n{report}");
+    assert!(
+        syncs < CHILD_APPENDS + 60,
+        "grants sync too: {syncs} syncs\n{report}"
+    );
 }

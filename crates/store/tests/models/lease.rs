@@ -4,7 +4,7 @@
 //! durable by themselves: a crash forgets those behind the last append. A lease may run out at any
 //! time. Workers never forget: whoever once had the command may report at any later moment.
 
-use stateright::{Checker, Model, Property};
+use stateright::{Checker, Model, Path, Property};
 
 /// Attempts of the command in all.
 const MAX_ATTEMPTS: u8 = 3;
@@ -294,8 +294,8 @@ fn violation(fence: Fence, reaping: Reaping, property: &'static str) -> Vec<Act>
     };
     let checker = rules.checker().spawn_bfs().join();
     let path = checker.discovery(property);
-    let path = path.unwrap_or_else(|| panic!("`{property}` holds, and should not"));
-    path.into_actions()
+    assert!(path.is_some(), "`{property}` holds, and should not");
+    path.map(Path::into_actions).unwrap_or_default()
 }
 
 #[test]

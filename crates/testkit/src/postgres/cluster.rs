@@ -1,10 +1,14 @@
-//! The cluster: found or started, shared, and left to its supervisor.
+//! The cluster: found or started, shared or one's own, and left to its supervisor.
 
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+use crate::leash::Leash;
 
 const SUPERVISE: &str = include_str!("supervise.sh");
 
@@ -13,6 +17,17 @@ const SUPERVISE: &str = include_str!("supervise.sh");
 pub struct Cluster {
     folder: PathBuf,
     programs: PathBuf,
+    /// What ends the cluster, where it is this process's own.
+    leash: Option<Arc<Leash>>,
+}
+
+/// What a cluster is among others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It can be written to.
+    Primary,
+    /// It is in recovery for ever.
+    Standby,
 }
 
 /// Why there is no cluster.
@@ -38,11 +53,23 @@ pub enum PostgresMissing {
 }
 
 impl Cluster {
-    /// The cluster of this test run; the first process that asks starts it.
+    /// The cluster of this test run, or else of this process; the first that asks starts it.
+    ///
+    /// A runner that gives each test a process of its own names its run, and all of them share one
+    /// cluster, which lives as long as the runner.
     pub fn shared() -> Result<Self, PostgresMissing> {
+        match std::env::var_os("NEXTEST_RUN_ID") {
+            Some(run) => Self::of_run(&run.to_string_lossy()),
+            None => Self::of_process(),
+        }
+    }
+
+    fn of_run(run: &str) -> Result<Self, PostgresMissing> {
         let programs = programs().ok_or(PostgresMissing::NotInstalled)?;
-        let runner = std::os::unix::process::parent_id();
-        let folder = std::env::temp_dir().join(format!("noetl-pg-{runner}-{}", birth(runner)?));
+        // A socket's path is short, and so is what tells two runs of one moment apart.
+        let run: String = run.chars().filter(char::is_ascii_alphanumeric).collect();
+        let run = run.get(..20).unwrap_or(&run);
+        let folder = std::env::temp_dir().join(format!("noetl-pg-{run}"));
         // One process at a time looks and starts; the lock goes with the file.
         let lock = File::options()
             .create(true)
@@ -50,12 +77,72 @@ impl Cluster {
             .write(true)
             .open(folder.with_extension("lock"))?;
         lock.lock()?;
-        let cluster = Self { folder, programs };
+        let cluster = Self {
+            folder,
+            programs,
+            leash: None,
+        };
         if !cluster.folder.join("ready").exists() {
-            cluster.start(runner)?;
+            let runner = std::os::unix::process::parent_id().to_string();
+            // The supervisor outlives this process, so it must hold none of its streams.
+            Command::new("setsid")
+                .args(["sh", "-c", SUPERVISE, "supervise"])
+                .args(cluster.arguments(&runner, &[], Role::Primary))
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()?;
+            cluster.wait()?;
         }
         std::fs::remove_file(cluster.folder.with_extension("lock")).ok();
         Ok(cluster)
+    }
+
+    fn of_process() -> Result<Self, PostgresMissing> {
+        static OWN: Mutex<Option<Cluster>> = Mutex::new(None);
+        let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cluster) = &*own {
+            return Ok(cluster.clone());
+        }
+        let cluster = Self::own(&[], Role::Primary)?;
+        *own = Some(cluster.clone());
+        Ok(cluster)
+    }
+
+    /// A cluster with settings such as `fsync=off`, for whoever holds it: it goes away with the
+    /// last clone of the value, and with the process however that ends.
+    pub fn own(settings: &[&str], role: Role) -> Result<Self, PostgresMissing> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let programs = programs().ok_or(PostgresMissing::NotInstalled)?;
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("noetl-pg-own-{}-{count}", std::process::id());
+        let mut cluster = Self {
+            folder: std::env::temp_dir().join(name),
+            programs,
+            leash: None,
+        };
+        let arguments = cluster.arguments("", settings, role);
+        let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        cluster.leash = Some(Arc::new(Leash::run(SUPERVISE, &arguments)?));
+        cluster.wait()?;
+        Ok(cluster)
+    }
+
+    /// What the supervisor is told.
+    fn arguments(&self, watched: &str, settings: &[&str], role: Role) -> [String; 6] {
+        let settings: String = settings.iter().map(|it| format!(" -c {it}")).collect();
+        let role = match role {
+            Role::Primary => "primary",
+            Role::Standby => "standby",
+        };
+        [
+            self.folder.display().to_string(),
+            self.programs.display().to_string(),
+            watched.to_owned(),
+            unprivileged_user().to_owned(),
+            settings,
+            role.to_owned(),
+        ]
     }
 
     /// The folder that the socket of the cluster is in.
@@ -63,18 +150,13 @@ impl Cluster {
         &self.folder
     }
 
-    fn start(&self, runner: u32) -> Result<(), PostgresMissing> {
-        // The supervisor outlives this process, so it must hold none of its streams.
-        Command::new("setsid")
-            .args(["sh", "-c", SUPERVISE, "supervise"])
-            .arg(&self.folder)
-            .arg(&self.programs)
-            .arg(runner.to_string())
-            .arg(unprivileged_user())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
+    /// What a client connects to a database with, as `key=value` pairs.
+    pub fn config(&self, database: &str) -> String {
+        let folder = self.folder.display();
+        format!("host={folder} user=postgres dbname={database}")
+    }
+
+    fn wait(&self) -> Result<(), PostgresMissing> {
         for _ in 0..1200 {
             if self.folder.join("ready").exists() {
                 return Ok(());
@@ -122,15 +204,6 @@ fn unprivileged_user() -> &'static str {
     let users = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let has_own_user = users.lines().any(|line| line.starts_with("postgres:"));
     if has_own_user { "postgres" } else { "nobody" }
-}
-
-/// When a process was started: its number alone may be used again.
-fn birth(process: u32) -> io::Result<String> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
-    // The name in parentheses may hold anything; the start is the 20th field behind it.
-    let behind_name = stat.rsplit(')').next().unwrap_or_default();
-    let start = behind_name.split_whitespace().nth(19).unwrap_or_default();
-    Ok(start.to_owned())
 }
 
 /// The folder with `initdb`, `pg_ctl`, `postgres` and `psql`: of the newest version installed.

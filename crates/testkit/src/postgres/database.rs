@@ -24,8 +24,12 @@ impl Database {
 
     /// What a client connects with, as `key=value` pairs.
     pub fn config(&self) -> String {
-        let folder = self.cluster.socket_folder().display();
-        format!("host={folder} user=postgres dbname={}", self.name)
+        self.cluster.config(&self.name)
+    }
+
+    /// Its name in the cluster.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Runs a statement in the database.

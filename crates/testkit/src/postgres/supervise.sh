@@ -1,13 +1,16 @@
 # Runs one PostgreSQL cluster for as long as a process lives, then removes it.
 #
-# Arguments: the folder of the cluster, the folder of the programs, the process to live with, and
-# the user to run as, empty for the present one. The folder is made here, so that it belongs to the
+# Arguments: the folder of the cluster, the folder of the programs, the process to live with (empty
+# for whoever holds the other end of the standard input), the user to run as (empty for the present
+# one), settings for the server, and its role. The folder is made here, so that it belongs to the
 # right user; `ready` in it says that the cluster answers, `failed` that it never will.
 set -u
 dir=$1
 bin=$2
 watched=$3
 user=$4
+settings=$5
+role=$6
 
 as_user() {
     if [ -n "$user" ]; then
@@ -24,17 +27,24 @@ remove() {
 trap remove EXIT
 trap 'exit 1' HUP INT TERM
 
+begin() {
+    as_user "$bin/initdb" -D "$dir/data" -U postgres -A trust -E UTF8 --locale=C --no-sync || return 1
+    [ "$role" != standby ] || as_user touch "$dir/data/standby.signal" || return 1
+    as_user "$bin/pg_ctl" -D "$dir/data" -l "$dir/server.log" -w -t 60 start \
+        -o "-c listen_addresses='' -c unix_socket_directories='$dir' -c max_connections=200 -c shared_buffers=64MB -c timezone=Asia/Tokyo $settings"
+}
+
 cd / || exit 1
 mkdir -p "$dir" || exit 1
 [ -z "$user" ] || chown "$user" "$dir"
 chmod 700 "$dir"
-as_user "$bin/initdb" -D "$dir/data" -U postgres -A trust -E UTF8 --locale=C --no-sync >"$dir/log" 2>&1 &&
-    as_user "$bin/pg_ctl" -D "$dir/data" -l "$dir/server.log" -w -t 60 start \
-        -o "-c listen_addresses='' -c unix_socket_directories='$dir' -c max_connections=200 -c shared_buffers=64MB -c timezone=Asia/Tokyo" \
-        >>"$dir/log" 2>&1
-if [ $? -eq 0 ]; then
+if begin >"$dir/log" 2>&1 </dev/null; then
     touch "$dir/ready"
 else
     touch "$dir/failed"
 fi
-tail --pid="$watched" -f /dev/null
+if [ -n "$watched" ]; then
+    tail --pid="$watched" -f /dev/null
+else
+    cat >/dev/null
+fi
