@@ -3,7 +3,7 @@
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::commands::{check, completions, explain, graph, schema};
+use crate::commands::{check, completions, config, explain, graph, run, schema, serve, worker};
 use crate::exit::Exit;
 
 /// The colours of help texts: the same as those of Cargo, which its readers know.
@@ -20,8 +20,9 @@ const STYLES: Styles = Styles::styled()
     version,
     about = "Workflows as YAML playbooks, with an event log that remembers everything",
     long_about = "Workflows as YAML playbooks, with an event log that remembers everything.\n\n\
-        Playbooks are checked, drawn and explained offline: no server is needed, and nothing is run.",
-    after_help = "Start here: noetl check examples/hello.yaml",
+        Playbooks are run, checked, drawn and explained with nothing but this command: no server is \
+        needed. The same command is the server, and its workers.",
+    after_help = "Start here: noetl run examples/hello.yaml",
     after_long_help = getting_started(),
     styles = STYLES,
     max_term_width = 100,
@@ -68,10 +69,15 @@ pub(crate) enum Color {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    Run(run::RunArgs),
     Check(check::CheckArgs),
     Graph(graph::GraphArgs),
     Schema(schema::SchemaArgs),
     Explain(explain::ExplainArgs),
+    Dev(serve::DevArgs),
+    Server(serve::ServerArgs),
+    Worker(worker::WorkerArgs),
+    Config(config::ConfigArgs),
     Completions(completions::CompletionsArgs),
 }
 
@@ -81,10 +87,12 @@ fn getting_started() -> String {
         .join("\n");
     format!(
         "Getting started:\n  \
+           noetl run examples/hello.yaml         run a playbook, here and now\n  \
            noetl check examples/                 find the mistakes in playbooks\n  \
            noetl graph examples/hello.yaml       see what leads where\n  \
            noetl explain NP201                   learn what a message means\n  \
-           noetl schema > playbook.schema.json   completion and checks while you type\n\n\
+           noetl schema > playbook.schema.json   completion and checks while you type\n  \
+           noetl dev                             a server and a worker, to develop with\n\n\
          Exit codes:\n{codes}\n\n\
          Data goes to standard output, everything else to standard error."
     )

@@ -4,9 +4,12 @@ use std::io;
 
 use thiserror::Error;
 
+use crate::config::ConfigError;
 use crate::exit::Exit;
 use crate::io::Io;
+use crate::payload::PayloadError;
 use crate::render::palette;
+use crate::roles::{HostError, StartError, ThreadsRefused};
 
 /// Why a command could not do its work.
 #[derive(Debug, Error)]
@@ -37,6 +40,21 @@ pub(crate) enum Error {
     /// A document that has no steps to draw.
     #[error("'{path}' is a {kind}, and only a playbook has a graph")]
     NoGraph { path: String, kind: String },
+    /// A document that is not one to run.
+    #[error("'{path}' is a {kind}, and only a playbook can be run")]
+    NotRunnable { path: String, kind: String },
+    /// The settings are wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// What a run should start with is wrong.
+    #[error(transparent)]
+    Payload(#[from] PayloadError),
+    /// A part of the system does not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// A run cannot be started or followed.
+    #[error(transparent)]
+    Host(#[from] HostError),
     /// A code that nobody reports.
     #[error("there is no code '{code}'")]
     UnknownCode {
@@ -67,7 +85,13 @@ impl Error {
                 Some("name a file, or a directory with playbooks".to_owned())
             }
             Self::TooMany { .. } => Some("name the directories inside it one by one".to_owned()),
-            Self::NoGraph { .. } => Some("look at it with: noetl check FILE".to_owned()),
+            Self::NoGraph { .. } | Self::NotRunnable { .. } => {
+                Some("look at it with: noetl check FILE".to_owned())
+            }
+            Self::Config(error) => error.help(),
+            Self::Payload(error) => error.help(),
+            Self::Start(error) => error.help(),
+            Self::Host(error) => error.help(),
             Self::UnknownCode { near, .. } if near.is_empty() => {
                 Some("list every code with: noetl explain".to_owned())
             }
@@ -83,6 +107,9 @@ impl Error {
                 Exit::NotFound
             }
             Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::BrokenPipe,
+            Self::Config(_) | Self::Payload(_) | Self::NotRunnable { .. } => Exit::Usage,
+            Self::Start(error) => error.exit(),
+            Self::Host(error) => error.exit(),
             Self::Unreadable { .. }
             | Self::NotText { .. }
             | Self::TooMany { .. }
@@ -105,5 +132,14 @@ impl Error {
             ))?;
         }
         Ok(())
+    }
+}
+
+impl From<ThreadsRefused> for Error {
+    fn from(refused: ThreadsRefused) -> Self {
+        match refused {
+            ThreadsRefused::Config(error) => Self::Config(error),
+            ThreadsRefused::Start(error) => Self::Start(error),
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! Exit codes: what a script may rely on.
 //!
-//! The numbers are stable. 4 and 124 stay free: everywhere in the product they mean a conflict and
-//! a timeout.
+//! The numbers are stable, and mean the same in every command.
 
 use std::process::ExitCode;
 
@@ -13,21 +12,30 @@ pub enum Exit {
     Ok = 0,
     /// The thing that was checked or run is at fault.
     Failed = 1,
-    /// The command line is at fault.
+    /// The command line, a setting or the playbook to run is at fault.
     Usage = 2,
     /// A file, a directory or a code does not exist.
     NotFound = 3,
+    /// Somebody else has what is needed: the database, the port.
+    Conflict = 4,
+    /// It took longer than it may.
+    Timeout = 124,
+    /// The user stopped it; shells report an interrupt by this number.
+    Interrupted = 130,
     /// Whoever read the output stopped reading; shells report a broken pipe by this number.
     BrokenPipe = 141,
 }
 
 impl Exit {
     /// Every way to end, in order.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 8] = [
         Self::Ok,
         Self::Failed,
         Self::Usage,
         Self::NotFound,
+        Self::Conflict,
+        Self::Timeout,
+        Self::Interrupted,
         Self::BrokenPipe,
     ];
 
@@ -40,9 +48,12 @@ impl Exit {
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::Ok => "all went well",
-            Self::Failed => "what was checked has errors",
-            Self::Usage => "the command line is wrong",
+            Self::Failed => "the run failed, or what was checked has errors",
+            Self::Usage => "the command line, a setting or the playbook to run is wrong",
             Self::NotFound => "a file or a code was not found",
+            Self::Conflict => "somebody else has the database or the port",
+            Self::Timeout => "it took longer than it may",
+            Self::Interrupted => "stopped by Ctrl-C",
             Self::BrokenPipe => "the reader of the output went away",
         }
     }
@@ -61,6 +72,6 @@ mod tests {
     #[test]
     fn the_numbers_never_change() {
         let table: Vec<_> = Exit::ALL.iter().map(|exit| exit.code()).collect();
-        assert_eq!(table, [0, 1, 2, 3, 141]);
+        assert_eq!(table, [0, 1, 2, 3, 4, 124, 130, 141]);
     }
 }

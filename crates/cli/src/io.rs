@@ -1,8 +1,9 @@
-//! The streams that a command reads and writes.
+//! The streams that a command reads and writes, and the environment that it reads.
 //!
-//! Commands see only this module: no command touches the streams of the process itself, so a test
-//! can run any of them inside its own. Data goes to `out`, talk goes to `err`.
+//! Commands see only this module: no command touches the streams or the environment of the process
+//! itself, so a test can run any of them inside its own. Data goes to `out`, talk goes to `err`.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Display};
 use std::io::{self, BufWriter, IsTerminal as _, Read, Write};
 
@@ -23,6 +24,42 @@ pub struct Io<'s> {
     pub out: Stream<'s>,
     /// Talk.
     pub err: Stream<'s>,
+    /// The environment.
+    pub env: Env,
+}
+
+/// The variables that a command sees.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Env(BTreeMap<String, String>);
+
+impl Env {
+    /// The variables of the process. What is not text is nobody's setting.
+    pub fn of_process() -> Self {
+        let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        Self(std::env::vars_os().filter_map(text).collect())
+    }
+
+    /// The value of a variable. An empty one counts as absent, as usual in shells and manifests.
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
+        self.0
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
+    }
+
+    /// All of them, by name.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (&**name, &**value))
+    }
+}
+
+impl<N: Into<String>, V: Into<String>> FromIterator<(N, V)> for Env {
+    fn from_iter<I: IntoIterator<Item = (N, V)>>(variables: I) -> Self {
+        let variables = variables.into_iter();
+        Self(variables.map(|(n, v)| (n.into(), v.into())).collect())
+    }
 }
 
 impl Io<'_> {
@@ -30,6 +67,16 @@ impl Io<'_> {
     pub(crate) fn force_color(&mut self, color: bool) {
         self.out.color = color;
         self.err.color = color;
+    }
+
+    /// Tells what the user should know, though it stops nothing.
+    pub(crate) fn warn(&mut self, warnings: &[String]) -> io::Result<()> {
+        let paint = self.err.paint();
+        for warning in warnings {
+            let word = paint.text(crate::render::palette::DOUBT, "warning");
+            self.talk(format_args!("{word}: {warning}"))?;
+        }
+        Ok(())
     }
 
     /// Writes talk, after the data that was written before it.
@@ -136,13 +183,15 @@ pub fn with_process_io<T>(command: impl FnOnce(&mut Io<'_>) -> T) -> T {
         terminal_size::terminal_size().map_or(DEFAULT_WIDTH, |(columns, _)| columns.0.into());
 
     let mut input = stdin.lock();
-    let mut out = BufWriter::new(stdout.lock());
-    let mut err = stderr.lock();
-    let err_terminal = err.is_terminal();
+    // Neither is locked for long: in a server, the threads that log write to the same stream.
+    let err_terminal = stderr.is_terminal();
+    let mut out = BufWriter::new(stdout);
+    let mut err = stderr;
     let mut io = Io {
         input: &mut input,
         out: stream(&mut out, out_terminal, out_color, width),
         err: stream(&mut err, err_terminal, err_color, width),
+        env: Env::of_process(),
     };
     command(&mut io)
 }

@@ -6,14 +6,18 @@
 
 mod args;
 mod commands;
+mod config;
 mod error;
 mod exit;
 mod graph;
 mod io;
+mod payload;
+mod progress;
 mod render;
+mod roles;
 mod run;
 mod source;
 
 pub use exit::Exit;
-pub use io::{DEFAULT_WIDTH, Io, Paint, Stream, with_process_io};
+pub use io::{DEFAULT_WIDTH, Env, Io, Paint, Stream, with_process_io};
 pub use run::run;

@@ -7,7 +7,9 @@ use clap::Parser as _;
 use clap::error::ErrorKind;
 
 use crate::args::{Color, Command, CommandLine};
-use crate::commands::{check, completions, explain, graph, schema};
+use crate::commands::{
+    check, completions, config, explain, graph, run as play, schema, serve, worker,
+};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::io::Io;
@@ -42,6 +44,11 @@ fn dispatch(line: &CommandLine, io: &mut Io<'_>) -> Result<Exit, Error> {
     }
     let quiet = line.common.quiet;
     match &line.command {
+        Command::Run(args) => play::run(args, quiet, io),
+        Command::Dev(args) => serve::run(&args.settings.given, serve::Work::Here, io),
+        Command::Server(args) => serve::run(&args.settings.given, serve::Work::Elsewhere, io),
+        Command::Worker(args) => worker::run(args, io),
+        Command::Config(args) => config::run(args, io),
         Command::Check(args) => check::run(args, quiet, io),
         Command::Graph(args) => graph::run(args, io),
         Command::Schema(args) => schema::run(*args, io),

@@ -2,6 +2,10 @@
 
 pub(crate) mod check;
 pub(crate) mod completions;
+pub(crate) mod config;
 pub(crate) mod explain;
 pub(crate) mod graph;
+pub(crate) mod run;
 pub(crate) mod schema;
+pub(crate) mod serve;
+pub(crate) mod worker;

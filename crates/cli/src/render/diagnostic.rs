@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use noetl_playbook::source::{Source, Span};
 use noetl_playbook::{Diagnostic, Severity};
 
 use crate::io::Stream;
@@ -46,6 +47,72 @@ pub(crate) fn render(file: &str, text: &str, found: &Diagnostic, stream: &Stream
     }
 }
 
+/// Something that went wrong in a run.
+#[derive(Debug)]
+pub(crate) struct Failure<'f> {
+    /// What kind of failure it is.
+    pub(crate) kind: &'f str,
+    /// What happened; it may have lines.
+    pub(crate) message: &'f str,
+    /// Where in the playbook, if that is known.
+    pub(crate) span: Option<Span>,
+    /// What else is to be said.
+    pub(crate) notes: &'f [String],
+}
+
+/// Lines of a message that are shown; a traceback says what matters in its last ones.
+const MAX_MESSAGE: usize = 20;
+
+/// Writes out a failure with the line of the playbook that it comes from.
+pub(crate) fn render_failure(
+    file: &str,
+    text: &str,
+    failure: &Failure<'_>,
+    stream: &Stream<'_>,
+) -> String {
+    let renderer = if stream.paint().is_on() {
+        Renderer::styled()
+    } else {
+        Renderer::plain()
+    };
+    let renderer = renderer.term_width(stream.width());
+    let (title, more) = lines_of(failure.message);
+    let path = words::visible(file);
+    let excerpt = failure.span.map(|span| {
+        let line = Source::new(text).position(span.start).line;
+        Excerpt::at(text, span, line as usize)
+    });
+    let snippet = excerpt.as_ref().map(|excerpt| {
+        Snippet::source(&*excerpt.text)
+            .path(&path)
+            .line_start(excerpt.number)
+            .annotation(AnnotationKind::Primary.span(excerpt.marked.clone()))
+    });
+    let title = Level::ERROR.primary_title(title).id(failure.kind);
+    let mut group = match snippet {
+        Some(snippet) => title.element(snippet),
+        None => Group::with_title(title),
+    };
+    for note in more.iter().chain(failure.notes) {
+        group = group.element(Level::NOTE.no_name().message(note));
+    }
+    renderer.render(&[group])
+}
+
+/// The line of a message that says the most, and the others: code that fails ends in what failed.
+fn lines_of(message: &str) -> (String, Vec<String>) {
+    let lines: Vec<&str> = message
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+        .collect();
+    let Some((title, rest)) = lines.split_first() else {
+        return ("it gave no reason".to_owned(), Vec::new());
+    };
+    let from = rest.len().saturating_sub(MAX_MESSAGE);
+    let rest = rest[from..].iter().map(|line| words::visible(line));
+    (words::visible(title), rest.collect())
+}
+
 /// An excerpt reaches no further than this many bytes to either side of what it is about.
 const REACH: usize = 2_000;
 
@@ -66,12 +133,16 @@ struct Excerpt<'t> {
 
 impl<'t> Excerpt<'t> {
     fn new(text: &'t str, found: &Diagnostic) -> Self {
-        let start = text.floor_char_boundary(found.span.start as usize);
-        let end = text.floor_char_boundary(found.span.end as usize).max(start);
+        Self::at(text, found.span, found.line as usize)
+    }
+
+    /// The line of a place, which is the line of this number.
+    fn at(text: &'t str, span: Span, number: usize) -> Self {
+        let start = text.floor_char_boundary(span.start as usize);
+        let end = text.floor_char_boundary(span.end as usize).max(start);
         let first = line_start(text, start);
         let last = text[start..].find('\n').map_or(text.len(), |at| start + at);
         let last = start + text[start..last].trim_end_matches('\r').len();
-        let number = found.line as usize;
         if text[first..last].trim().is_empty() {
             return Self::below_others(text, start, number);
         }
@@ -112,7 +183,6 @@ fn line_start(text: &str, offset: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use noetl_playbook::Code;
-    use noetl_playbook::source::{Source, Span};
     use proptest::prelude::*;
 
     use super::*;

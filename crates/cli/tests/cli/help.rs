@@ -11,7 +11,18 @@ fn the_first_page() {
 
 #[test]
 fn the_pages_of_the_commands() {
-    for command in ["check", "graph", "schema", "explain", "completions"] {
+    for command in [
+        "run",
+        "dev",
+        "server",
+        "worker",
+        "config",
+        "check",
+        "graph",
+        "schema",
+        "explain",
+        "completions",
+    ] {
         insta::assert_snapshot!(format!("help_{command}"), run(&[command, "--help"]).shown());
     }
 }
@@ -60,7 +71,18 @@ fn completions_mention_every_command() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let ran = run(&["completions", shell]);
         assert_eq!(ran.code, 0);
-        for command in ["check", "graph", "schema", "explain", "completions"] {
+        for command in [
+            "run",
+            "dev",
+            "server",
+            "worker",
+            "config",
+            "check",
+            "graph",
+            "schema",
+            "explain",
+            "completions",
+        ] {
             assert!(ran.out.contains(command), "{shell} lacks {command}");
         }
     }

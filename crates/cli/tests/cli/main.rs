@@ -6,5 +6,8 @@ mod diagnostics;
 mod explain;
 mod graph;
 mod help;
+mod process;
+mod run;
+mod serve;
 mod streams;
 mod support;

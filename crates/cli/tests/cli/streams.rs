@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::Stdio;
 
-use noetl_cli::{Exit, Io, Stream, run};
+use noetl_cli::{Env, Exit, Io, Stream, run};
 
 use crate::support::{CLEAN, command};
 
@@ -62,6 +62,7 @@ fn on_terminal(args: &[&str], input: &str, width: usize) -> (Exit, String) {
         input: &mut input,
         out: Stream::terminal(&mut out, width),
         err: Stream::terminal(&mut err, width),
+        env: Env::default(),
     };
     let exit = run(["noetl"].iter().chain(args).map(Into::into), &mut io);
     (exit, String::from_utf8(out).unwrap())

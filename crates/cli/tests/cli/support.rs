@@ -5,6 +5,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 /// The crate, for files that tests share.
 pub(crate) const CRATE: &str = env!("CARGO_MANIFEST_DIR");
@@ -45,6 +46,17 @@ impl Folder {
         self
     }
 
+    /// What a file holds.
+    pub(crate) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+
+    /// Waits until a file is there.
+    pub(crate) fn wait_for(&self, name: &str) {
+        let path = self.path(name);
+        wait_until(name, || path.exists());
+    }
+
     /// A command line to run here, undisturbed by the settings of whoever runs the test.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = command(args);
@@ -55,6 +67,18 @@ impl Folder {
     pub(crate) fn run(&self, args: &[&str]) -> Ran {
         self.command(args).output().unwrap().into()
     }
+}
+
+/// Looks again and again until something is true.
+pub(crate) fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
+    let (_silent, ticks) = std::sync::mpsc::channel::<()>();
+    for _ in 0..6_000 {
+        if is_true() {
+            return;
+        }
+        let _ = ticks.recv_timeout(Duration::from_millis(10));
+    }
+    panic!("waited in vain: {what}");
 }
 
 /// A command line to run anywhere.

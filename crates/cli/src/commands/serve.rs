@@ -1,0 +1,238 @@
+//! `noetl dev` and `noetl server`: a process that answers until it is told to stop.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use noetl_server::Runtime;
+use noetl_server::http::{self, HttpSettings};
+use noetl_store::Store;
+use noetl_tools::egress::EgressPolicy;
+use noetl_types::{Millis, PoolName};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Config, Dev, Flags, Server};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::io::Io;
+use crate::roles::{self, Beacon, Opened, Place, StartError, WorkerPlan};
+
+/// Start a server and a worker in one process, to develop with
+///
+/// It listens on a loopback address, keeps everything in a database in the data folder, and lets
+/// programs of this machine in without a token. A 'noetl run' beside it on the same database is
+/// handed to it.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+The first line on standard output says where it listens. Ctrl-C stops it: what is under way is
+finished or goes on at the next start; pressed again, it quits at once.
+
+Examples:
+  noetl dev                      on port 8082, or what NOETL_PORT says
+  noetl dev --port 0             on any free port
+  noetl dev --store memory       with nothing kept")]
+pub(crate) struct DevArgs {
+    #[command(flatten)]
+    pub(crate) settings: Flags<Dev>,
+}
+
+/// Start a server
+///
+/// It drives runs, hands out commands to workers and answers the API. Any number of servers work
+/// together on one PostgreSQL database; a database file has one server.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+The first line on standard output says where it listens; log lines go to standard error.
+
+Examples:
+  noetl server                                       on a file in the data folder
+  NOETL_DSN=postgres://noetl@db/noetl noetl server   on PostgreSQL
+  noetl config show --origin                         what the settings are, and why")]
+pub(crate) struct ServerArgs {
+    #[command(flatten)]
+    pub(crate) settings: Flags<Server>,
+}
+
+/// Threads of a server, where the user does not say.
+const THREADS: usize = 64;
+/// How long commands under way may take when a development server stops.
+const WORKER_DRAIN: Millis = Millis::from_secs(5);
+/// How long what is being written may take at the end.
+const CLOSING: Duration = Duration::from_secs(10);
+/// What is still under way gets this long to end when the process is over.
+const PARTING: Duration = Duration::from_secs(1);
+
+/// Whether a worker runs in the same process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Work {
+    Here,
+    Elsewhere,
+}
+
+/// Serves until the process is told to stop.
+pub(crate) fn run(
+    given: &crate::config::Given,
+    work: Work,
+    io: &mut Io<'_>,
+) -> Result<Exit, Error> {
+    let config = Config::load(given, &io.env)?;
+    roles::start_logging(&config, io.err.is_terminal(), io.err.paint().is_on())?;
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
+    }
+    let place = Place::of(&config)?;
+    let threads = roles::threads(&config, THREADS)?;
+    let served = threads.block_on(serve(&config, &place, work, io));
+    threads.shutdown_timeout(PARTING);
+    served.map(|()| Exit::Ok)
+}
+
+async fn serve(config: &Config, place: &Place, work: Work, io: &mut Io<'_>) -> Result<(), Error> {
+    let (orderly, at_once) = roles::stopped()?;
+    // Before the store is opened: a second server on the same port must not touch it.
+    let (listener, address) = roles::listen(config).await?;
+    let store = open(place).await?;
+    let url = format!("http://{address}");
+    let runtime = roles::open_runtime(Arc::clone(&store), config, Some(&url)).await?;
+    if place.file().is_some() {
+        let count = roles::bury(&*store, &runtime)
+            .await
+            .map_err(StartError::Runtime)?;
+        if count > 0 {
+            tracing::warn!(count, "runs whose process is gone are cancelled");
+        }
+    }
+    let worker = match work {
+        Work::Here => Some(start_worker(config, &runtime, io)?),
+        Work::Elsewhere => None,
+    };
+    let house = House::start(runtime, listener, worker);
+    let _beacon = match place.file() {
+        Some(file) => Some(
+            Beacon::new(url.clone())
+                .light(file)
+                .map_err(StartError::Process)?,
+        ),
+        None => None,
+    };
+    announce(&url, address, place, work, io)?;
+    tokio::select! {
+        stopped = house.until(&orderly) => stopped?,
+        () = at_once.cancelled() => {}
+    }
+    Ok(())
+}
+
+async fn open(place: &Place) -> Result<Arc<dyn Store>, StartError> {
+    match place.open().await? {
+        Opened::Store(store) => Ok(store),
+        Opened::Held(beacon) => Err(StartError::InUse {
+            path: place.shown(),
+            waited: Millis::ZERO,
+            holder: Some(match beacon {
+                Some(beacon) => format!("the server of process {} at {}", beacon.pid, beacon.url),
+                None => "a 'noetl run'".to_owned(),
+            }),
+        }),
+    }
+}
+
+/// A worker in this process, and how to stop it.
+struct InProcess {
+    task: JoinHandle<Result<(), noetl_worker::WorkerError>>,
+    stop: CancellationToken,
+}
+
+fn start_worker(config: &Config, runtime: &Runtime, io: &Io<'_>) -> Result<InProcess, Error> {
+    let plan = WorkerPlan::new(config, PoolName::shared(), &io.env)?.draining(WORKER_DRAIN);
+    let toolbox = roles::toolbox(config, &io.env, EgressPolicy::Anywhere)?;
+    let stop = CancellationToken::new();
+    let worker = plan.start(Arc::new(runtime.clone()), toolbox);
+    let task = tokio::spawn(worker.run(stop.clone()));
+    Ok(InProcess { task, stop })
+}
+
+/// All that runs in the process.
+struct House {
+    runtime: Runtime,
+    server: JoinHandle<Result<(), http::ServeError>>,
+    stop_server: CancellationToken,
+    worker: Option<InProcess>,
+}
+
+impl House {
+    fn start(runtime: Runtime, listener: TcpListener, worker: Option<InProcess>) -> Self {
+        let stop_server = CancellationToken::new();
+        let server = http::serve(
+            runtime.clone(),
+            listener,
+            HttpSettings::default(),
+            stop_server.clone(),
+        );
+        Self {
+            runtime,
+            server: tokio::spawn(server),
+            stop_server,
+            worker,
+        }
+    }
+
+    /// Goes on until it is told to stop or a part of it fails, then lets go of everything in order:
+    /// first no new work is taken, then no new requests, then what is being written is finished.
+    async fn until(mut self, stop: &CancellationToken) -> Result<(), StartError> {
+        let failed = tokio::select! {
+            () = stop.cancelled() => Ok(()),
+            Ok(Err(error)) = &mut self.server => Err(StartError::Serve(error)),
+            error = failure_of(&mut self.worker) => Err(StartError::Worker(error)),
+        };
+        tracing::info!("stopping");
+        if let Some(worker) = self.worker.filter(|worker| !worker.task.is_finished()) {
+            worker.stop.cancel();
+            drop(worker.task.await);
+        }
+        self.stop_server.cancel();
+        if !self.server.is_finished() {
+            drop(self.server.await);
+        }
+        self.runtime.close(CLOSING).await;
+        failed
+    }
+}
+
+async fn failure_of(worker: &mut Option<InProcess>) -> noetl_worker::WorkerError {
+    if let Some(worker) = worker
+        && let Ok(Err(error)) = (&mut worker.task).await
+    {
+        return error;
+    }
+    std::future::pending().await
+}
+
+fn announce(
+    url: &str,
+    address: SocketAddr,
+    place: &Place,
+    work: Work,
+    io: &mut Io<'_>,
+) -> Result<(), Error> {
+    writeln!(io.out, "NoETL listening on {url}")?;
+    let shown = place.shown();
+    match place {
+        Place::Memory => writeln!(io.out, "Data in memory: it is gone when this stops")?,
+        Place::File { .. } | Place::Database(_) => writeln!(io.out, "Data in {shown}")?,
+    }
+    match work {
+        Work::Here => writeln!(io.out, "Stop with Ctrl-C")?,
+        Work::Elsewhere => writeln!(
+            io.out,
+            "Workers: noetl worker --server {url} · stop with Ctrl-C"
+        )?,
+    }
+    io.out.flush()?;
+    tracing::info!(%address, store = %shown, "listening");
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! `noetl worker`: a process that does the work of a server.
+
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use noetl_api::client::BearerToken;
+use noetl_api::{Client, ClientSettings};
+use noetl_tools::egress::EgressPolicy;
+
+use crate::config::table::{POOL, SERVER_URL, TOKEN};
+use crate::config::{Config, Flags, Worker};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::io::Io;
+use crate::roles::{self, StartError, WorkerPlan};
+
+/// Start a worker
+///
+/// It takes commands of its pool from a server, runs their tools, and reports what became of them.
+/// Start as many as there is work for, on any machine that reaches the server.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Ctrl-C stops it: commands under way may finish, those that take too long are given back; pressed
+again, it quits at once. While the server is away, it waits and tries again.
+
+Examples:
+  noetl worker                                          for a server on this machine
+  noetl worker --server http://localhost:9000 --pool gpu --concurrency 2")]
+pub(crate) struct WorkerArgs {
+    #[command(flatten)]
+    settings: Flags<Worker>,
+}
+
+/// Threads of a worker, where the user does not say.
+const THREADS: usize = 64;
+/// What is still under way gets this long to end when the process is over.
+const PARTING: Duration = Duration::from_secs(1);
+
+/// Works until the process is told to stop.
+pub(crate) fn run(args: &WorkerArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
+    let config = Config::load(&args.settings.given, &io.env)?;
+    roles::start_logging(&config, io.err.is_terminal(), io.err.paint().is_on())?;
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
+    }
+    let threads = roles::threads(&config, THREADS)?;
+    let worked = threads.block_on(work(&config, io));
+    threads.shutdown_timeout(PARTING);
+    worked.map(|()| Exit::Ok)
+}
+
+async fn work(config: &Config, io: &mut Io<'_>) -> Result<(), Error> {
+    let (orderly, at_once) = roles::stopped()?;
+    let settings = ClientSettings {
+        token: config.get(&TOKEN)?.map(BearerToken::new),
+        ..ClientSettings::default()
+    };
+    let url = config.value(&SERVER_URL)?;
+    let client = Client::new(&url, settings).map_err(StartError::Client)?;
+    let plan = WorkerPlan::new(config, config.value(&POOL)?, &io.env)?;
+    let toolbox = roles::toolbox(config, &io.env, EgressPolicy::Public { allow: Vec::new() })?;
+    writeln!(
+        io.out,
+        "NoETL worker {} of pool {} for {url}",
+        plan.name(),
+        plan.pool()
+    )?;
+    io.out.flush()?;
+    let worker = plan.start(Arc::new(client), toolbox);
+    tokio::select! {
+        ended = worker.run(orderly) => ended.map_err(StartError::Worker)?,
+        () = at_once.cancelled() => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! How the texts of settings are read. Faults say what would be right.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use noetl_tools::egress::EgressPolicy;
+use noetl_types::{MachineId, PoolName, WorkerId};
+use tracing_subscriber::EnvFilter;
+
+use super::setting::Fault;
+use super::{LogFormat, StoreChoice};
+
+/// A number from `MIN` to `MAX`.
+pub(super) fn number<const MIN: u32, const MAX: u32>(text: &str) -> Result<u32, Fault> {
+    text.parse()
+        .ok()
+        .filter(|number| (MIN..=MAX).contains(number))
+        .ok_or_else(|| format!("it has to be a number from {MIN} to {MAX}"))
+}
+
+pub(super) fn port(text: &str) -> Result<u16, Fault> {
+    text.parse()
+        .map_err(|_| "it has to be a number from 0 to 65535".to_owned())
+}
+
+pub(super) fn flag(text: &str) -> Result<bool, Fault> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" | "1" | "yes" | "on" => Ok(true),
+        "false" | "0" | "no" | "off" => Ok(false),
+        _ => Err("it has to be true or false".to_owned()),
+    }
+}
+
+pub(super) fn text(text: &str) -> Result<String, Fault> {
+    if text.trim().is_empty() || text.contains(char::is_control) {
+        return Err("it has to be a text of one line".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+pub(super) fn address(text: &str) -> Result<IpAddr, Fault> {
+    if text == "localhost" {
+        return Ok(IpAddr::from([127, 0, 0, 1]));
+    }
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    IpAddr::from_str(bare)
+        .map_err(|_| "it has to be an address such as 127.0.0.1 or 0.0.0.0".to_owned())
+}
+
+pub(super) fn url(text: &str) -> Result<String, Fault> {
+    let rest = text
+        .strip_prefix("http://")
+        .or_else(|| text.strip_prefix("https://"))
+        .ok_or_else(|| "it has to begin with http:// or https://".to_owned())?;
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if authority.contains('@') {
+        return Err("a user name or a token does not belong into an address".to_owned());
+    }
+    if authority.is_empty() || text.contains(char::is_whitespace) {
+        return Err("it has to name a host, as in http://localhost:8082".to_owned());
+    }
+    Ok(text.trim_end_matches('/').to_owned())
+}
+
+pub(super) fn path(text: &str) -> Result<PathBuf, Fault> {
+    self::text(text).map(PathBuf::from)
+}
+
+pub(super) fn store(text: &str) -> Result<StoreChoice, Fault> {
+    if let Some(file) = text.strip_prefix("sqlite:") {
+        if file.is_empty() {
+            return Err("a path has to follow 'sqlite:'".to_owned());
+        }
+        return Ok(StoreChoice::Sqlite(PathBuf::from(file)));
+    }
+    match text {
+        "memory" => Ok(StoreChoice::Memory),
+        "postgres" => Ok(StoreChoice::Postgres),
+        _ if text.starts_with("postgres://") || text.starts_with("postgresql://") => Err(
+            "it has to be just 'postgres'; the address goes into NOETL_DSN, which nobody prints"
+                .to_owned(),
+        ),
+        _ => Err("it has to be sqlite:PATH, postgres or memory".to_owned()),
+    }
+}
+
+/// A name that SQL takes without quotes.
+pub(super) fn identifier(text: &str) -> Result<String, Fault> {
+    let mut letters = text.chars();
+    let begins = letters
+        .next()
+        .is_some_and(|first| first.is_ascii_lowercase() || first == '_');
+    let goes_on = |letter: char| matches!(letter, 'a'..='z' | '0'..='9' | '_');
+    if begins && letters.all(goes_on) && text.len() <= 63 {
+        return Ok(text.to_owned());
+    }
+    Err("it has to be lower case letters, digits and _, at most 63".to_owned())
+}
+
+pub(super) fn machine_id(text: &str) -> Result<MachineId, Fault> {
+    text.parse()
+        .ok()
+        .and_then(|number: u16| MachineId::new(number).ok())
+        .ok_or_else(|| "it has to be a number from 0 to 1023".to_owned())
+}
+
+pub(super) fn pool(text: &str) -> Result<PoolName, Fault> {
+    PoolName::new(text).map_err(|error| error.to_string())
+}
+
+pub(super) fn worker_id(text: &str) -> Result<WorkerId, Fault> {
+    WorkerId::new(text).map_err(|error| error.to_string())
+}
+
+pub(super) fn egress(text: &str) -> Result<EgressPolicy, Fault> {
+    EgressPolicy::parse(text).map_err(|error| error.to_string())
+}
+
+/// A filter of log lines, kept as text: it is made where it is used.
+pub(super) fn log_filter(text: &str) -> Result<String, Fault> {
+    let read = EnvFilter::builder().parse(text);
+    read.map(|_| text.to_owned()).map_err(|error| {
+        format!("it has to be a level or a filter such as 'info,noetl_server=debug' ({error})")
+    })
+}
+
+pub(super) fn log_format(text: &str) -> Result<LogFormat, Fault> {
+    match text {
+        "auto" => Ok(LogFormat::Auto),
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        _ => Err("it has to be auto, text or json".to_owned()),
+    }
+}

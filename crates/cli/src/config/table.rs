@@ -1,0 +1,273 @@
+//! Every setting, in one place: help texts, parsing and `noetl config show` come from here.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use noetl_tools::egress::EgressPolicy;
+use noetl_types::{MachineId, PoolName, WorkerId};
+
+use super::setting::{AnySetting, Setting};
+use super::{LogFormat, Role, StoreChoice, read};
+
+const EMBEDDED: &[Role] = &[Role::Run, Role::Dev, Role::Server];
+const LISTENING: &[Role] = &[Role::Dev, Role::Server];
+const WORKING: &[Role] = &[Role::Worker, Role::Dev, Role::Run];
+const LASTING: &[Role] = &[Role::Dev, Role::Server, Role::Worker];
+
+pub(crate) static DATA_DIR: Setting<PathBuf> = Setting::absent(
+    "NOETL_DATA_DIR",
+    "noetl in the data folder of the user",
+    read::path,
+    "Folder of the embedded database",
+)
+.flag("data-dir", "DIR", EMBEDDED);
+
+pub(crate) static STORE: Setting<StoreChoice> = Setting::absent(
+    "NOETL_STORE",
+    "a file in the data folder, or postgres where NOETL_DSN or POSTGRES_HOST is set",
+    read::store,
+    "Where logs are kept: sqlite:PATH, postgres or memory",
+)
+.flag("store", "STORE", EMBEDDED);
+
+pub(crate) static HOST: Setting<IpAddr> = Setting::new(
+    "NOETL_HOST",
+    "127.0.0.1",
+    read::address,
+    "Address to listen on",
+)
+.flag("host", "ADDRESS", LISTENING);
+
+pub(crate) static PORT: Setting<u16> = Setting::new(
+    "NOETL_PORT",
+    "8082",
+    read::port,
+    "Port to listen on; 0 takes a free one",
+)
+.flag("port", "PORT", LISTENING);
+
+pub(crate) static PUBLIC_URL: Setting<String> = Setting::absent(
+    "NOETL_PUBLIC_SERVER_URL",
+    "http://localhost:PORT",
+    read::url,
+    "Address under which others reach the server",
+)
+.flag("public-url", "URL", LISTENING);
+
+pub(crate) static DEV: Setting<bool> = Setting::absent(
+    "NOETL_DEV",
+    "true, since there are no tokens yet",
+    read::flag,
+    "Whether programs of this machine are let in without a token",
+);
+
+pub(crate) static DSN: Setting<String> = Setting::absent(
+    "NOETL_DSN",
+    "made of POSTGRES_*",
+    read::text,
+    "Address of the PostgreSQL database",
+)
+.secret();
+
+pub(crate) static POSTGRES_HOST: Setting<String> = Setting::new(
+    "POSTGRES_HOST",
+    "localhost",
+    read::text,
+    "Host of the PostgreSQL database",
+);
+
+pub(crate) static POSTGRES_PORT: Setting<u16> = Setting::new(
+    "POSTGRES_PORT",
+    "5432",
+    read::port,
+    "Port of the PostgreSQL database",
+);
+
+pub(crate) static POSTGRES_USER: Setting<String> = Setting::new(
+    "POSTGRES_USER",
+    "noetl",
+    read::text,
+    "User of the PostgreSQL database",
+);
+
+pub(crate) static POSTGRES_PASSWORD: Setting<String> = Setting::absent(
+    "POSTGRES_PASSWORD",
+    "none",
+    read::text,
+    "Password of the PostgreSQL database",
+)
+.secret();
+
+pub(crate) static POSTGRES_DATABASE: Setting<String> = Setting::new(
+    "POSTGRES_DATABASE",
+    "noetl",
+    read::text,
+    "Name of the PostgreSQL database",
+);
+
+pub(crate) static POSTGRES_MAX_CONNECTIONS: Setting<u32> = Setting::new(
+    "POSTGRES_MAX_CONNECTIONS",
+    "10",
+    read::number::<3, 1000>,
+    "Connections to the PostgreSQL database, two of which write",
+);
+
+pub(crate) static SCHEMA: Setting<String> = Setting::new(
+    "NOETL_SCHEMA",
+    "noetl",
+    read::identifier,
+    "Schema of the tables in the PostgreSQL database",
+);
+
+pub(crate) static PARTITIONS_AHEAD: Setting<u32> = Setting::new(
+    "NOETL_PARTITIONS_AHEAD_MONTHS",
+    "3",
+    read::number::<1, 24>,
+    "Months of the log that are prepared ahead of time (PostgreSQL)",
+);
+
+pub(crate) static SERVER_NAME: Setting<String> = Setting::new(
+    "NOETL_SERVER_NAME",
+    "noetl-control-plane",
+    read::text,
+    "Name of the server in logs and events",
+);
+
+pub(crate) static MACHINE_ID: Setting<MachineId> = Setting::absent(
+    "NOETL_SERVER_MACHINE_ID",
+    "leased from the store",
+    read::machine_id,
+    "Number, 0 to 1023, that no other server has: part of every id that it makes",
+);
+
+pub(crate) static COMMAND_LEASE: Setting<u32> = Setting::new(
+    "NOETL_COMMAND_LEASE_SECS",
+    "30",
+    read::number::<5, 3600>,
+    "Seconds after which a command is given to another worker unless its worker speaks up",
+);
+
+pub(crate) static OFFLINE_AFTER: Setting<u32> = Setting::new(
+    "NOETL_RUNTIME_OFFLINE_SECONDS",
+    "60",
+    read::number::<5, 86_400>,
+    "Seconds of silence after which a worker counts as gone",
+);
+
+pub(crate) static SNAPSHOT_EVERY: Setting<u32> = Setting::new(
+    "NOETL_SNAPSHOT_EVERY",
+    "500",
+    read::number::<50, 100_000>,
+    "Events after which the state of a run is stored beside its log",
+);
+
+pub(crate) static THREADS: Setting<u32> = Setting::absent(
+    "NOETL_WORKERS",
+    "the number of cores",
+    read::number::<1, 1024>,
+    "Threads of the process",
+);
+
+pub(crate) static LOG: Setting<String> = Setting::new(
+    "NOETL_LOG",
+    "info",
+    read::log_filter,
+    "What is logged: a level, or a filter such as info,noetl_server=debug",
+)
+.flag("log", "FILTER", LASTING);
+
+pub(crate) static LOG_FORMAT: Setting<LogFormat> = Setting::new(
+    "NOETL_LOG_FORMAT",
+    "auto",
+    read::log_format,
+    "Form of log lines: text, json, or auto, which is text on a terminal",
+)
+.flag("log-format", "FORM", LASTING);
+
+pub(crate) static EGRESS: Setting<EgressPolicy> = Setting::absent(
+    "NOETL_EGRESS_ALLOW",
+    "public addresses; everything in noetl run and noetl dev",
+    read::egress,
+    "Private addresses that tools may connect to: host:port, CIDR, or * for all",
+);
+
+pub(crate) static SERVER_URL: Setting<String> = Setting::new(
+    "NOETL_SERVER_URL",
+    "http://localhost:8082",
+    read::url,
+    "Address of the server that the worker works for",
+)
+.flag("server", "URL", &[Role::Worker]);
+
+pub(crate) static TOKEN: Setting<String> = Setting::absent(
+    "NOETL_TOKEN",
+    "none",
+    read::text,
+    "Token that the worker shows to the server",
+)
+.secret();
+
+pub(crate) static POOL: Setting<PoolName> = Setting::new(
+    "WORKER_POOL_NAME",
+    "shared",
+    read::pool,
+    "Pool that the worker works for",
+)
+.flag("pool", "NAME", &[Role::Worker]);
+
+pub(crate) static WORKER_ID: Setting<WorkerId> = Setting::absent(
+    "WORKER_ID",
+    "the host, the process and a random number",
+    read::worker_id,
+    "Name of the worker, different from that of every other",
+)
+.flag("id", "NAME", &[Role::Worker]);
+
+pub(crate) static CONCURRENCY: Setting<u32> = Setting::new(
+    "WORKER_MAX_CONCURRENT",
+    "32",
+    read::number::<1, 1024>,
+    "Commands that the worker runs at once",
+)
+.flag("concurrency", "N", WORKING);
+
+pub(crate) static HEARTBEAT: Setting<u32> = Setting::new(
+    "WORKER_HEARTBEAT_INTERVAL",
+    "15",
+    read::number::<1, 60>,
+    "Seconds between the signs of life of the worker",
+);
+
+/// Every setting, in the order in which they are shown.
+pub(crate) static TABLE: [&dyn AnySetting; 30] = [
+    &DATA_DIR,
+    &STORE,
+    &HOST,
+    &PORT,
+    &PUBLIC_URL,
+    &DEV,
+    &DSN,
+    &POSTGRES_HOST,
+    &POSTGRES_PORT,
+    &POSTGRES_USER,
+    &POSTGRES_PASSWORD,
+    &POSTGRES_DATABASE,
+    &POSTGRES_MAX_CONNECTIONS,
+    &SCHEMA,
+    &PARTITIONS_AHEAD,
+    &SERVER_NAME,
+    &MACHINE_ID,
+    &COMMAND_LEASE,
+    &OFFLINE_AFTER,
+    &SNAPSHOT_EVERY,
+    &THREADS,
+    &LOG,
+    &LOG_FORMAT,
+    &EGRESS,
+    &SERVER_URL,
+    &TOKEN,
+    &POOL,
+    &WORKER_ID,
+    &CONCURRENCY,
+    &HEARTBEAT,
+];

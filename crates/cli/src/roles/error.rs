@@ -1,0 +1,123 @@
+//! Why a part of the system does not start.
+
+use std::io;
+use std::net::SocketAddr;
+
+use noetl_api::client::ClientRefused;
+use noetl_server::RuntimeError;
+use noetl_server::http::ServeError;
+use noetl_store::StoreError;
+use noetl_types::Millis;
+use noetl_worker::WorkerError;
+use thiserror::Error;
+
+use super::causes;
+use crate::exit::Exit;
+use crate::progress::human;
+
+/// Why a part of the system does not start, or stops by itself.
+#[derive(Debug, Error)]
+pub(crate) enum StartError {
+    /// Another process writes to the file.
+    #[error("another process uses {path}")]
+    InUse {
+        path: String,
+        /// How long it was waited for.
+        waited: Millis,
+        /// What that process is, where it says so.
+        holder: Option<String>,
+    },
+    /// The file cannot be opened.
+    #[error("the database {path} cannot be opened: {}", causes(source))]
+    File { path: String, source: StoreError },
+    /// The database server cannot be used.
+    #[error(
+        "the PostgreSQL database at {place} cannot be used: {}",
+        causes(source)
+    )]
+    Database { place: String, source: StoreError },
+    /// Somebody listens there already.
+    #[error("port {} of {} is taken", address.port(), address.ip())]
+    PortTaken { address: SocketAddr },
+    /// The address cannot be listened on.
+    #[error("cannot listen on {address}: {}", source.kind())]
+    Listen {
+        address: SocketAddr,
+        source: io::Error,
+    },
+    /// The address of the server is wrong.
+    #[error(transparent)]
+    Client(#[from] ClientRefused),
+    /// The runtime refused.
+    #[error("{}", causes(.0))]
+    Runtime(#[from] RuntimeError),
+    /// The server refused.
+    #[error("{}", causes(.0))]
+    Serve(#[from] ServeError),
+    /// The worker was refused.
+    #[error("{}", causes(.0))]
+    Worker(#[from] WorkerError),
+    /// The machine has no threads or timers to give.
+    #[error("the process cannot start: {}", .0.kind())]
+    Process(#[source] io::Error),
+}
+
+impl StartError {
+    /// What the user can do about it.
+    pub(crate) fn help(&self) -> Option<String> {
+        match self {
+            Self::InUse {
+                waited: Millis::ZERO,
+                holder,
+                ..
+            } => {
+                let holder = holder.as_deref().unwrap_or("the other process");
+                Some(format!(
+                    "stop {holder}, or name another database by --store sqlite:PATH"
+                ))
+            }
+            Self::InUse { waited, holder, .. } => {
+                let waited = human(*waited);
+                Some(match holder {
+                    Some(holder) => format!(
+                        "{holder} did not answer within {waited}; stop it, or name another \
+                         database by --store sqlite:PATH"
+                    ),
+                    None => format!(
+                        "it did not end within {waited}; wait longer with --lock-timeout, or \
+                         name another database by --store sqlite:PATH"
+                    ),
+                })
+            }
+            Self::File { .. } => Some(
+                "name another database by --store sqlite:PATH, or use --store memory".to_owned(),
+            ),
+            Self::Database { .. } => Some(
+                "check that PostgreSQL 15 or newer runs there and that NOETL_DSN, or \
+                 POSTGRES_HOST, _PORT, _USER, _PASSWORD and _DATABASE, are right"
+                    .to_owned(),
+            ),
+            Self::PortTaken { .. } => {
+                Some("choose another by --port, or --port 0 for a free one".to_owned())
+            }
+            Self::Listen { .. } => Some("choose another address by --host and --port".to_owned()),
+            Self::Worker(_) => Some("check --server and NOETL_TOKEN".to_owned()),
+            Self::Client(_) => Some("check --server".to_owned()),
+            Self::Runtime(_) | Self::Serve(_) | Self::Process(_) => None,
+        }
+    }
+
+    /// The exit code it leads to.
+    pub(crate) fn exit(&self) -> Exit {
+        match self {
+            Self::InUse { .. } | Self::PortTaken { .. } => Exit::Conflict,
+            Self::Client(_) | Self::Serve(_) => Exit::Usage,
+            Self::File { .. }
+            | Self::Database { .. }
+            | Self::Listen { .. }
+            | Self::Runtime(_)
+            | Self::Worker(_)
+            | Self::Process(_) => Exit::Failed,
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Where a run takes place: in this process, or at a server.
+
+use std::time::Duration;
+
+use noetl_api::catalog::{RegisterAnswer, RegisterRequest};
+use noetl_api::execute::{ExecuteAnswer, ExecuteRequest};
+use noetl_api::execution::{CancelRequest, EventView, StatusView};
+use noetl_api::query::EventsQuery;
+use noetl_api::{ApiError, Client};
+use noetl_server::{Runtime, RuntimeError};
+use noetl_types::limits::PageLimit;
+use noetl_types::{ErrorCode, ExecutionId, PoolName, Seq, Version};
+
+use super::causes;
+use super::orphans::POOL_PREFIX;
+use super::worker::chance;
+use crate::exit::Exit;
+
+/// How long a look at the log of a run in this process may wait for something new.
+const PATIENCE: Duration = Duration::from_millis(250);
+/// How often a server is asked for something new.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// Events that are read at once.
+const PAGE: i64 = 500;
+
+/// Where a run takes place.
+#[derive(Clone)]
+pub(crate) enum Host {
+    /// In this process.
+    Here(Runtime),
+    /// At a server that has the database.
+    There(Client),
+}
+
+/// Why a run cannot be started or followed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum HostError {
+    #[error("{}", causes(.0))]
+    Here(#[from] RuntimeError),
+    #[error(transparent)]
+    There(#[from] ApiError),
+}
+
+impl HostError {
+    /// What the user can do about it.
+    pub(crate) fn help(&self) -> Option<String> {
+        match self {
+            Self::There(ApiError::Unreachable(_)) => Some(
+                "the run goes on once its server is back; it is in the server's log".to_owned(),
+            ),
+            Self::There(ApiError::Refused { .. } | ApiError::Unreadable(_)) | Self::Here(_) => None,
+        }
+    }
+
+    /// The exit code it leads to.
+    pub(crate) fn exit(&self) -> Exit {
+        match self.code().map(ErrorCode::status) {
+            Some(404) => Exit::NotFound,
+            Some(409) => Exit::Conflict,
+            Some(400..500) => Exit::Usage,
+            Some(_) | None => Exit::Failed,
+        }
+    }
+
+    /// The kind of a refusal.
+    pub(crate) fn code(&self) -> Option<ErrorCode> {
+        match self {
+            Self::Here(RuntimeError::Refused(problem)) => problem.known_code(),
+            Self::Here(RuntimeError::Store(_) | RuntimeError::Machine(_)) => None,
+            Self::There(error) => error.code(),
+        }
+    }
+}
+
+impl Host {
+    /// Registers a playbook.
+    pub(crate) async fn register(&self, content: &str) -> Result<RegisterAnswer, HostError> {
+        let request = RegisterRequest {
+            content: content.to_owned(),
+            resource_type: None,
+            dry_run: false,
+        };
+        Ok(match self {
+            Self::Here(runtime) => runtime.register_any_definition(request).await?,
+            Self::There(client) => client.catalog_register(&request).await?,
+        })
+    }
+
+    /// Starts a run.
+    pub(crate) async fn execute(
+        &self,
+        request: ExecuteRequest,
+    ) -> Result<ExecuteAnswer, HostError> {
+        Ok(match self {
+            Self::Here(runtime) => runtime.execute(request).await?,
+            Self::There(client) => client.execute(&request).await?,
+        })
+    }
+
+    /// The events behind a place. Where there are none yet, it waits a little.
+    pub(crate) async fn events(
+        &self,
+        execution_id: ExecutionId,
+        after: Option<Seq>,
+    ) -> Result<Vec<EventView>, HostError> {
+        let events = self.page(execution_id, after).await?;
+        if !events.is_empty() {
+            return Ok(events);
+        }
+        match self {
+            Self::Here(runtime) => {
+                let version = after.map_or(Version::EMPTY, Version::from);
+                runtime
+                    .wait_for_events(execution_id, version, PATIENCE)
+                    .await;
+            }
+            Self::There(_) => tokio::time::sleep(INTERVAL).await,
+        }
+        self.page(execution_id, after).await
+    }
+
+    async fn page(
+        &self,
+        execution_id: ExecutionId,
+        after_seq: Option<Seq>,
+    ) -> Result<Vec<EventView>, HostError> {
+        let query = EventsQuery {
+            after_seq,
+            limit: PageLimit::clamped(PAGE),
+            ..EventsQuery::default()
+        };
+        Ok(match self {
+            Self::Here(runtime) => runtime.events(execution_id, query).await?.events,
+            Self::There(client) => client.events(execution_id, &query).await?.events,
+        })
+    }
+
+    /// Where a run stands, and what came out.
+    pub(crate) async fn status(&self, execution_id: ExecutionId) -> Result<StatusView, HostError> {
+        Ok(match self {
+            Self::Here(runtime) => runtime.execution_status(execution_id).await?,
+            Self::There(client) => client.status(execution_id).await?,
+        })
+    }
+
+    /// Ends a run. One that has ended already is none to end.
+    pub(crate) async fn cancel(
+        &self,
+        execution_id: ExecutionId,
+        reason: &str,
+    ) -> Result<(), HostError> {
+        let request = CancelRequest {
+            reason: Some(reason.into()),
+        };
+        let cancelled = match self {
+            Self::Here(runtime) => runtime
+                .cancel(execution_id, None, request)
+                .await
+                .map(|_| ())
+                .map_err(HostError::from),
+            Self::There(client) => client
+                .cancel(execution_id, &request)
+                .await
+                .map(|_| ())
+                .map_err(HostError::from),
+        };
+        match cancelled {
+            Err(error) if error.code() == Some(ErrorCode::AlreadyTerminal) => Ok(()),
+            other => other,
+        }
+    }
+}
+
+/// A pool for one run of this process, which no other process works for.
+pub(crate) fn own_pool() -> PoolName {
+    // What is made here is always a name; were it not, the pool that every worker knows is one.
+    PoolName::new(format!("{POOL_PREFIX}{}", chance())).unwrap_or_else(|_| PoolName::shared())
+}

@@ -1,0 +1,257 @@
+//! Where logs are kept: which place the configuration means, and opening it.
+
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use etcetera::base_strategy::{BaseStrategy as _, choose_base_strategy};
+use noetl_server::{Clock as _, SystemClock};
+use noetl_store::postgres::PostgresOptions;
+use noetl_store::sqlite::SqliteOptions;
+use noetl_store::{MemoryStore, PostgresStore, SqliteStore, Store};
+
+use super::beacon::Beacon;
+use super::error::StartError;
+use crate::config::table::{
+    DATA_DIR, DSN, PARTITIONS_AHEAD, POSTGRES_DATABASE, POSTGRES_HOST, POSTGRES_MAX_CONNECTIONS,
+    POSTGRES_PASSWORD, POSTGRES_PORT, POSTGRES_USER, SCHEMA, STORE,
+};
+use crate::config::{Config, ConfigError, Origin, StoreChoice};
+use crate::render::words::visible;
+
+/// Connections of the PostgreSQL store that write.
+const WRITERS: u32 = 2;
+
+/// The place that the configuration means.
+#[derive(Debug, Clone)]
+pub(crate) enum Place {
+    /// A file, and whether it is the one that every command uses unless told otherwise.
+    File { path: PathBuf, is_usual: bool },
+    /// A database server.
+    Database(Box<Database>),
+    /// This process.
+    Memory,
+}
+
+/// A database server.
+#[derive(Clone)]
+pub(crate) struct Database {
+    /// For people: without user and password.
+    shown: String,
+    dsn: String,
+    schema: String,
+    connections: u32,
+    months_ahead: u32,
+}
+
+/// The address holds a password, so it shows nothing of itself.
+impl std::fmt::Debug for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Database({})", self.shown)
+    }
+}
+
+/// What came of opening a place.
+pub(crate) enum Opened {
+    /// It is open.
+    Store(Arc<dyn Store>),
+    /// Another process has the file; a server, if it says so.
+    Held(Option<Beacon>),
+}
+
+impl Place {
+    /// The place that the configuration means.
+    pub(crate) fn of(config: &Config) -> Result<Self, ConfigError> {
+        let is_postgres = config.is_given(&DSN) || config.is_given(&POSTGRES_HOST);
+        match config.get(&STORE)? {
+            Some(StoreChoice::Sqlite(path)) => Ok(Self::File {
+                path,
+                is_usual: false,
+            }),
+            Some(StoreChoice::Memory) => Ok(Self::Memory),
+            Some(StoreChoice::Postgres) => Ok(Self::Database(Box::new(database(config)?))),
+            None if is_postgres => Ok(Self::Database(Box::new(database(config)?))),
+            None => Ok(Self::File {
+                path: data_folder(config)?.join("noetl.db"),
+                is_usual: !matches!(config.shown(&DATA_DIR.facts).1, Origin::Flag(_)),
+            }),
+        }
+    }
+
+    /// What to call it.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Self::File { path, .. } => visible(&path.to_string_lossy()),
+            Self::Database(database) => database.shown.clone(),
+            Self::Memory => "memory".to_owned(),
+        }
+    }
+
+    /// The file, if it is one: a place that only one process writes to.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File { path, .. } => Some(path),
+            Self::Database(_) | Self::Memory => None,
+        }
+    }
+
+    /// Opens it, unless another process has it.
+    pub(crate) async fn open(&self) -> Result<Opened, StartError> {
+        match self {
+            Self::Memory => Ok(Opened::Store(Arc::new(MemoryStore::new()))),
+            Self::Database(database) => Ok(Opened::Store(Arc::new(database.open().await?))),
+            Self::File { path, .. } => open_file(path),
+        }
+    }
+}
+
+fn open_file(path: &Path) -> Result<Opened, StartError> {
+    match SqliteStore::open(&SqliteOptions::new(path)) {
+        Ok(store) => {
+            // The lock is ours, so no server has it.
+            Beacon::put_out(path);
+            Ok(Opened::Store(Arc::new(store)))
+        }
+        Err(_) if is_held(path) => Ok(Opened::Held(Beacon::seen(path))),
+        Err(source) => Err(StartError::File {
+            path: visible(&path.to_string_lossy()),
+            source,
+        }),
+    }
+}
+
+/// Whether another process has locked a database.
+fn is_held(database: &Path) -> bool {
+    let mut path = database.as_os_str().to_owned();
+    path.push(".lock");
+    let Ok(lock) = File::options().write(true).open(PathBuf::from(path)) else {
+        return false;
+    };
+    // A lock that is had here is let go of with the file.
+    matches!(lock.try_lock(), Err(TryLockError::WouldBlock))
+}
+
+impl Database {
+    async fn open(&self) -> Result<PostgresStore, StartError> {
+        let mut options = PostgresOptions::new(&self.dsn, SystemClock.now());
+        options.schema.clone_from(&self.schema);
+        options.months_ahead = self.months_ahead;
+        let others = self.connections.saturating_sub(WRITERS).max(1);
+        options.connections = usize::try_from(others).unwrap_or(1);
+        PostgresStore::open(&options)
+            .await
+            .map_err(|source| StartError::Database {
+                place: self.shown.clone(),
+                source,
+            })
+    }
+}
+
+fn database(config: &Config) -> Result<Database, ConfigError> {
+    let schema = config.value(&SCHEMA)?;
+    let connections = config.value(&POSTGRES_MAX_CONNECTIONS)?;
+    let months_ahead = config.value(&PARTITIONS_AHEAD)?;
+    let (dsn, shown) = match config.get(&DSN)? {
+        Some(dsn) => {
+            let shown = without_secrets(&dsn);
+            (dsn, shown)
+        }
+        None => of_parts(config)?,
+    };
+    Ok(Database {
+        shown,
+        dsn,
+        schema,
+        connections,
+        months_ahead,
+    })
+}
+
+fn of_parts(config: &Config) -> Result<(String, String), ConfigError> {
+    let host = config.value(&POSTGRES_HOST)?;
+    let port = config.value(&POSTGRES_PORT)?;
+    let database = config.value(&POSTGRES_DATABASE)?;
+    let mut dsn = format!(
+        "host={} port={port} user={} dbname={}",
+        quoted(&host),
+        quoted(&config.value(&POSTGRES_USER)?),
+        quoted(&database),
+    );
+    if let Some(password) = config.get(&POSTGRES_PASSWORD)? {
+        dsn += &format!(" password={}", quoted(&password));
+    }
+    Ok((dsn, visible(&format!("{host}:{port}/{database}"))))
+}
+
+/// A value of a connection string.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'"))
+}
+
+/// An address without what is nobody's business: of a URL the host and what follows, of pairs the
+/// host, the port and the database.
+fn without_secrets(dsn: &str) -> String {
+    if let Some((_, rest)) = dsn.split_once("://") {
+        let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
+        return visible(place.split('?').next().unwrap_or(place));
+    }
+    let keys = ["host=", "port=", "dbname="];
+    let is_told = |pair: &&str| keys.iter().any(|key| pair.starts_with(key));
+    let told: Vec<&str> = dsn.split_whitespace().filter(is_told).collect();
+    visible(&told.join(" "))
+}
+
+/// The folder of the embedded database, which is made if it is not there.
+fn data_folder(config: &Config) -> Result<PathBuf, ConfigError> {
+    let folder = match config.get(&DATA_DIR)? {
+        Some(folder) => folder,
+        None => choose_base_strategy()
+            .map_err(|_| ConfigError::NoHome)?
+            .data_dir()
+            .join("noetl"),
+    };
+    make(&folder).map_err(|source| ConfigError::Folder {
+        path: visible(&folder.to_string_lossy()),
+        source,
+    })?;
+    Ok(folder)
+}
+
+/// Makes a folder that only its owner may look into: logs hold what playbooks work on.
+fn make(folder: &Path) -> std::io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_shown_without_its_secrets() {
+        let shown = [
+            "postgres://u:p%40ss@db.example:5432/noetl?sslmode=require",
+            "postgres://u:a@b@db/x",
+            "postgresql:///noetl",
+            "host=db port=5 user=u password='se cret' dbname=n",
+        ]
+        .map(without_secrets);
+        assert_eq!(
+            shown,
+            [
+                "db.example:5432/noetl",
+                "db/x",
+                "/noetl",
+                "host=db port=5 dbname=n"
+            ]
+        );
+    }
+
+    #[test]
+    fn values_of_a_connection_string_are_quoted() {
+        assert_eq!(quoted(r"a'b\c"), r"'a\'b\\c'");
+    }
+}

@@ -1,0 +1,100 @@
+//! A worker, as the configuration wants it.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::sync::Arc;
+
+use noetl_api::WorkerApi;
+use noetl_tools::egress::EgressPolicy;
+use noetl_tools::{Settings as ToolSettings, Toolbox};
+use noetl_types::{Millis, PoolName, Text, WorkerId};
+use noetl_worker::{Settings, Worker};
+
+use crate::config::table::{COMMAND_LEASE, CONCURRENCY, EGRESS, HEARTBEAT, WORKER_ID};
+use crate::config::{Config, ConfigError};
+use crate::io::Env;
+
+/// A worker that is still to be started.
+#[derive(Debug)]
+pub(crate) struct WorkerPlan {
+    settings: Settings,
+}
+
+impl WorkerPlan {
+    /// A worker of a pool.
+    pub(crate) fn new(config: &Config, pool: PoolName, env: &Env) -> Result<Self, ConfigError> {
+        let hostname = env.get("HOSTNAME").map(Text::from);
+        let worker_id = match config.get(&WORKER_ID)? {
+            Some(worker_id) => worker_id,
+            None => own_name(hostname.as_deref())?,
+        };
+        let mut settings = Settings::new(worker_id, pool);
+        settings.hostname = hostname;
+        settings.max_concurrent = config.value(&CONCURRENCY)?;
+        settings.lease = Millis::from_secs(config.value(&COMMAND_LEASE)?.into());
+        settings.pool_heartbeat = Millis::from_secs(config.value(&HEARTBEAT)?.into());
+        Ok(Self { settings })
+    }
+
+    /// The same for a run that this process started: when that ended, nothing of it is wanted.
+    #[must_use]
+    pub(crate) fn for_one_run(self) -> Self {
+        self.draining(Millis::ZERO)
+    }
+
+    /// The same with another time for commands under way after the order to stop.
+    #[must_use]
+    pub(crate) fn draining(mut self, drain: Millis) -> Self {
+        self.settings.drain = drain;
+        self
+    }
+
+    /// Its name.
+    pub(crate) fn name(&self) -> &WorkerId {
+        &self.settings.worker_id
+    }
+
+    /// Its pool.
+    pub(crate) fn pool(&self) -> &PoolName {
+        &self.settings.pool
+    }
+
+    /// The worker.
+    pub(crate) fn start(self, api: Arc<dyn WorkerApi>, toolbox: Arc<Toolbox>) -> Worker {
+        Worker::new(api, toolbox, self.settings)
+    }
+}
+
+/// A name that no other worker has.
+fn own_name(hostname: Option<&str>) -> Result<WorkerId, ConfigError> {
+    let host = hostname.unwrap_or("worker");
+    let name = format!("{host}-{}-{}", std::process::id(), chance());
+    WorkerId::new(name).map_err(|error| ConfigError::Invalid {
+        place: "HOSTNAME".to_owned(),
+        value: hostname.map(str::to_owned),
+        fault: error.to_string(),
+    })
+}
+
+/// Eight letters that nobody else has: the seed of the standard library's maps is random.
+pub(super) fn chance() -> String {
+    let number = RandomState::new().build_hasher().finish();
+    format!("{:08x}", number & 0xffff_ffff)
+}
+
+/// The tools of a worker. `otherwise` says where they may connect to, unless the user does.
+pub(crate) fn toolbox(
+    config: &Config,
+    env: &Env,
+    otherwise: EgressPolicy,
+) -> Result<Arc<Toolbox>, ConfigError> {
+    let variables = env
+        .iter()
+        .map(|(name, value)| (name.to_owned(), value.to_owned()));
+    let settings = ToolSettings {
+        egress: config.get(&EGRESS)?.unwrap_or(otherwise),
+        ..ToolSettings::default()
+    };
+    let settings = settings.with_environment(variables, &[]);
+    Ok(Arc::new(Toolbox::new(settings)))
+}

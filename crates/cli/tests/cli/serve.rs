@@ -1,0 +1,215 @@
+//! `noetl dev`, `noetl server` and `noetl worker` as processes.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+
+use crate::process::{Process, lives};
+use crate::run::{at_home, masked};
+use crate::support::{CLEAN, Folder, Ran, wait_until};
+
+/// Asks a server for a page.
+pub(crate) fn get(url: &str, path: &str) -> String {
+    let address = url.strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn listening(folder: &Folder, args: &[&str]) -> (Process, String) {
+    let mut process = Process::start(at_home(folder, args));
+    let line = process.says("NoETL listening on http://127.0.0.1:");
+    let url = line.split(' ').next_back().unwrap().to_owned();
+    (process, url)
+}
+
+#[test]
+fn dev_says_where_it_is_answers_and_stops() {
+    let folder = Folder::new("dev");
+    let (mut dev, url) = listening(&folder, &["dev", "--port", "0"]);
+    dev.says("Data in ");
+    dev.says("Stop with Ctrl-C");
+    assert!(get(&url, "/livez").starts_with("HTTP/1.1 200"));
+    assert!(folder.path("data/noetl.db.server.json").exists());
+    dev.interrupt();
+    let (code, _, err) = dev.end();
+    assert_eq!(code, 0, "{err}");
+    assert!(!folder.path("data/noetl.db.server.json").exists());
+    let lines: Vec<&str> = err.lines().collect();
+    assert!(!lines.is_empty() && lines.iter().all(|line| line.starts_with("{\"timestamp\"")));
+}
+
+#[test]
+fn a_run_beside_dev_is_handed_to_it() {
+    let folder = Folder::new("dev_hand_over");
+    folder.write("clean.yaml", CLEAN);
+    let alone: Ran = at_home(&folder, &["run", "clean.yaml"])
+        .output()
+        .unwrap()
+        .into();
+    assert_eq!(alone.code, 0, "{}", alone.err);
+    let (_dev, url) = listening(&folder, &["dev", "--port", "0"]);
+    let beside: Ran = at_home(&folder, &["run", "clean.yaml"])
+        .output()
+        .unwrap()
+        .into();
+    assert_eq!(beside.code, 0, "{}", beside.err);
+    assert!(
+        beside.err.contains(&format!("· at {url}")),
+        "{}",
+        beside.err
+    );
+    let runs = get(&url, "/api/executions");
+    for ran in [&alone, &beside] {
+        let first = ran.err.lines().next().unwrap();
+        let id = first
+            .split("run ")
+            .nth(1)
+            .unwrap()
+            .split(' ')
+            .next()
+            .unwrap();
+        assert!(runs.contains(id), "{id} is not in {runs}");
+    }
+    let steps = |ran: &Ran| {
+        let lines = masked(&folder, &ran.err);
+        lines.lines().skip(1).take(3).collect::<Vec<_>>().join("\n")
+    };
+    assert_eq!(steps(&alone), steps(&beside));
+}
+
+#[test]
+fn a_run_that_was_handed_over_is_cancelled_there() {
+    let folder = Folder::new("dev_cancel");
+    folder.write("sleep.yaml", crate::run::sleep());
+    let (_dev, url) = listening(&folder, &["dev", "--port", "0"]);
+    let set = format!("folder={}", folder.path("").display());
+    let process = Process::start(at_home(&folder, &["run", "sleep.yaml", "--set", &set]));
+    folder.wait_for("pid");
+    process.interrupt();
+    let (code, _, err) = process.end();
+    assert_eq!(code, 130, "{err}");
+    assert!(get(&url, "/api/executions").contains("CANCELLED"));
+    let id = folder.read("pid");
+    wait_until("the worker kills the tool", || !lives(id.trim()));
+}
+
+#[test]
+fn a_second_server_on_the_same_database_is_refused() {
+    let folder = Folder::new("dev_twice");
+    let (_dev, url) = listening(&folder, &["dev", "--port", "0"]);
+    let second: Ran = at_home(&folder, &["server", "--port", "0"])
+        .output()
+        .unwrap()
+        .into();
+    assert_eq!((second.code, &*second.out), (4, ""));
+    assert!(
+        second.err.starts_with("error: another process uses"),
+        "{}",
+        second.err
+    );
+    assert!(second.err.contains(&format!("at {url}")), "{}", second.err);
+}
+
+#[test]
+fn a_server_and_its_workers_are_processes() {
+    let folder = Folder::new("server_worker");
+    folder.write("clean.yaml", CLEAN);
+    let (server, url) = listening(&folder, &["server", "--port", "0"]);
+    let args = [
+        "worker",
+        "--server",
+        &url,
+        "--concurrency",
+        "2",
+        "--log-format",
+        "text",
+    ];
+    let mut workers = [(); 2].map(|()| Process::start(at_home(&folder, &args)));
+    for worker in &mut workers {
+        worker.says("of pool shared for http://");
+        worker.tells("registered");
+    }
+    for _ in 0..3 {
+        let ran: Ran = at_home(&folder, &["run", "clean.yaml"])
+            .output()
+            .unwrap()
+            .into();
+        assert_eq!(ran.code, 0, "{}", ran.err);
+    }
+    for worker in workers {
+        worker.interrupt();
+        let (code, _, err) = worker.end();
+        assert_eq!(code, 0, "{err}");
+    }
+    server.interrupt();
+    assert_eq!(server.end().0, 0);
+}
+
+#[test]
+fn what_cannot_start_says_what_to_do() {
+    let folder = Folder::new("server_refused");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let ran = |args: &[&str], variables: &[(&str, &str)]| -> Ran {
+        let mut command = at_home(&folder, args);
+        command.envs(variables.iter().copied());
+        command.output().unwrap().into()
+    };
+    let shown = |ran: &Ran| ran.err.replace(&port, "PORT");
+
+    let refused = ran(&["dev", "--port", &port], &[]);
+    assert_eq!(refused.code, 4);
+    insta::assert_snapshot!(shown(&refused), @r"
+    error: port PORT of 127.0.0.1 is taken
+      help: choose another by --port, or --port 0 for a free one
+    ");
+
+    let refused = ran(&["server", "--host", "0.0.0.0"], &[]);
+    assert_eq!(refused.code, 2);
+    insta::assert_snapshot!(shown(&refused), @r"
+    error: 0.0.0.0 can be reached from other machines, and callers cannot be told apart yet
+      help: listen on a loopback address such as 127.0.0.1, with NOETL_DEV=true
+    ");
+
+    let refused = ran(&["server"], &[("NOETL_PORT", "80800")]);
+    assert_eq!(refused.code, 2);
+    insta::assert_snapshot!(shown(&refused), @"error: NOETL_PORT is '80800': it has to be a number from 0 to 65535");
+
+    let dsn = format!("postgres://u:secret@127.0.0.1:{port}/noetl");
+    drop(taken);
+    let refused = ran(&["server", "--port", "0"], &[("NOETL_DSN", &dsn)]);
+    assert_eq!(refused.code, 1);
+    assert!(!refused.err.contains("secret"), "{}", refused.err);
+    assert!(
+        shown(&refused)
+            .contains("error: the PostgreSQL database at 127.0.0.1:PORT/noetl cannot be used: "),
+        "{}",
+        refused.err
+    );
+
+    let refused = ran(&["worker", "--server", "localhost:8082"], &[]);
+    assert_eq!(refused.code, 2);
+    insta::assert_snapshot!(shown(&refused), @"error: --server is 'localhost:8082': it has to begin with http:// or https://");
+}
+
+#[test]
+fn settings_are_shown_with_where_they_come_from() {
+    let folder = Folder::new("config_show");
+    folder.write(
+        "noetl.toml",
+        "host = '127.0.0.2'\nworker_max_concurrent = 8\n",
+    );
+    let mut command = at_home(
+        &folder,
+        &["config", "show", "--origin", "--config", "noetl.toml"],
+    );
+    command.env("NOETL_PORT", "9").env("NOETL_TOKEN", "secret");
+    let ran: Ran = command.output().unwrap().into();
+    insta::assert_snapshot!(masked(&folder, &ran.shown()));
+}

@@ -1,0 +1,170 @@
+//! A house of processes on one database.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use noetl_api::catalog::RegisterRequest;
+use noetl_api::client::ClientSettings;
+use noetl_api::execute::ExecuteRequest;
+use noetl_api::execution::StatusView;
+use noetl_api::{ApiError, Client};
+use noetl_testkit::postgres::Database;
+use noetl_types::{ExecutionId, ExecutionStatus, Json, PlaybookPath};
+
+use crate::process::Noetl;
+
+/// Where a house keeps its log.
+pub(crate) enum Ground {
+    Sqlite,
+    Postgres(Database),
+}
+
+/// A folder, a database, and what was started on it.
+pub(crate) struct House {
+    pub(crate) folder: tempfile::TempDir,
+    pub(crate) ground: Ground,
+}
+
+/// How long anything that ends at all may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+impl House {
+    pub(crate) fn on_sqlite() -> Self {
+        Self {
+            folder: tempfile::tempdir().expect("a folder"),
+            ground: Ground::Sqlite,
+        }
+    }
+
+    pub(crate) fn on_postgres() -> Self {
+        Self {
+            folder: tempfile::tempdir().expect("a folder"),
+            ground: Ground::Postgres(Database::new().expect("a database")),
+        }
+    }
+
+    pub(crate) fn file(&self) -> PathBuf {
+        self.folder.path().join("noetl.db")
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_noetl"));
+        command
+            .env_clear()
+            .env("PATH", std::env::var_os("PATH").unwrap_or_default())
+            .env("HOME", self.folder.path())
+            .env("NOETL_DATA_DIR", self.folder.path())
+            // The shortest that is allowed: tests wait for leases to run out.
+            .env("NOETL_COMMAND_LEASE_SECS", "5")
+            .env("NOETL_LOG", "warn");
+        match &self.ground {
+            Ground::Sqlite => {
+                let store = format!("sqlite:{}", self.file().display());
+                command.env("NOETL_STORE", store);
+            }
+            Ground::Postgres(database) => {
+                command.env("NOETL_DSN", database.config());
+            }
+        }
+        command
+    }
+
+    pub(crate) fn server(&self) -> Noetl {
+        Noetl::serving(self.command().args(["server", "--port", "0"]))
+    }
+
+    pub(crate) fn worker(&self, server: &Noetl, name: &str) -> Noetl {
+        let url = server.url.as_deref().expect("a server");
+        let mut command = self.command();
+        command
+            .env("WORKER_ID", name)
+            .env("WORKER_HEARTBEAT_INTERVAL", "1");
+        Noetl::working(command.args(["worker", "--server", url]))
+    }
+
+    /// A file that steps write to: what really happened, whatever the log says.
+    pub(crate) fn witness(&self) -> PathBuf {
+        self.folder.path().join("witness")
+    }
+
+    /// The lines of that file.
+    pub(crate) fn witnessed(&self) -> Vec<String> {
+        let text = std::fs::read_to_string(self.witness()).unwrap_or_default();
+        text.lines().map(str::to_owned).collect()
+    }
+}
+
+/// A caller of a server.
+pub(crate) struct Caller(pub(crate) Client);
+
+impl Caller {
+    pub(crate) fn of(server: &Noetl) -> Self {
+        let url = server.url.as_deref().expect("a server");
+        Self(Client::new(url, ClientSettings::default()).expect("a client"))
+    }
+
+    pub(crate) async fn register(&self, name: &str, body: &str) {
+        let content = format!(
+            "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{ name: {name} }}\n{body}"
+        );
+        let request = RegisterRequest {
+            content,
+            resource_type: None,
+            dry_run: false,
+        };
+        self.0.catalog_register(&request).await.expect("registered");
+    }
+
+    /// Starts a run; an answer means that it is there for good.
+    pub(crate) async fn start(&self, name: &str, payload: Json) -> Result<ExecutionId, ApiError> {
+        let request = ExecuteRequest {
+            path: Some(PlaybookPath::new(name).unwrap()),
+            payload: Some(payload),
+            ..ExecuteRequest::default()
+        };
+        Ok(self.0.execute(&request).await?.execution_id)
+    }
+
+    pub(crate) async fn status(&self, run: ExecutionId) -> StatusView {
+        self.0.status(run).await.expect("a run that was started")
+    }
+
+    /// Waits until something is so.
+    pub(crate) async fn until(&self, run: ExecutionId, is_so: impl Fn(&StatusView) -> bool) {
+        let looking = async {
+            loop {
+                if is_so(&self.status(run).await) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let found = tokio::time::timeout(PATIENCE, looking).await;
+        assert!(
+            found.is_ok(),
+            "it never came to be: {:?}",
+            self.status(run).await
+        );
+    }
+
+    pub(crate) async fn completed(&self, runs: &[ExecutionId]) {
+        for run in runs {
+            self.until(*run, |status| status.completed || status.failed)
+                .await;
+            let status = self.status(*run).await;
+            assert_eq!(status.status, ExecutionStatus::Completed, "{status:?}");
+        }
+    }
+}
+
+/// Waits until something outside is so.
+pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
+    let looking = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let found = tokio::time::timeout(PATIENCE, looking).await;
+    assert!(found.is_ok(), "{what}: it never came to be");
+}

@@ -1,0 +1,19 @@
+//! The whole system as real processes: servers, workers and databases that are killed in mid-run.
+//!
+//! Every test ends with the same look at the logs: each run that was acknowledged is there, its log
+//! has no gap and no edit, it has ended once, and no command has two accepted results.
+
+#![expect(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod cancel;
+mod house;
+mod kills;
+mod logs;
+mod process;
+mod servers;
+mod zombies;

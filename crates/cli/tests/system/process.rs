@@ -1,0 +1,86 @@
+//! A process of ours that is ended with its test.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A running `noetl`.
+pub(crate) struct Noetl {
+    child: Child,
+    /// The address that a server printed first.
+    pub(crate) url: Option<String>,
+}
+
+impl Noetl {
+    /// Starts a command that serves, and waits for its address.
+    pub(crate) fn serving(command: &mut Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .expect("noetl starts");
+        let stdout = child.stdout.take().expect("a pipe");
+        let mut first = String::new();
+        BufReader::new(stdout)
+            .read_line(&mut first)
+            .expect("the first line");
+        let url = first
+            .split_whitespace()
+            .find(|word| word.starts_with("http://"));
+        let url = url
+            .unwrap_or_else(|| panic!("no address in {first:?}"))
+            .to_owned();
+        Self {
+            child,
+            url: Some(url),
+        }
+    }
+
+    /// Starts a command that serves nobody.
+    pub(crate) fn working(command: &mut Command) -> Self {
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .expect("noetl starts");
+        Self { child, url: None }
+    }
+
+    /// Sends a signal, by the name that `kill` knows.
+    pub(crate) fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        let sent = Command::new("kill")
+            .args([&format!("-{name}"), &id])
+            .status();
+        assert!(sent.expect("kill runs").success(), "no process {id}");
+    }
+
+    /// Kills it as a power cut would.
+    pub(crate) fn kill(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        // One that has ended already is what is wanted.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+impl Drop for Noetl {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Whether a process lives, by its number in a file.
+pub(crate) fn lives(pid_file: &Path) -> bool {
+    let Ok(pid) = std::fs::read_to_string(pid_file) else {
+        return false;
+    };
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim()));
+    // One that waits to be collected does nothing any more.
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
+}
