@@ -195,6 +195,21 @@ impl<T> Desk<T> {
         }
     }
 
+    /// Sends a worker away empty-handed that may not be there any more: one that is, asks again.
+    pub fn dismiss(&self, worker: &WorkerId) {
+        let mut pools = lock(&self.pools);
+        for pool in pools.values_mut() {
+            let (gone, here): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut pool.waiting)
+                .into_iter()
+                .partition(|waiting| waiting.taker.worker == *worker);
+            pool.waiting = here;
+            for waiting in gone {
+                // One that is gone needs no word.
+                drop(waiting.wake.send(Wake::Work(Vec::new())));
+            }
+        }
+    }
+
     /// Lets every waiter look: time has passed, or the process ends.
     pub fn look_again(&self) {
         let mut pools = lock(&self.pools);
@@ -328,6 +343,17 @@ mod tests {
         assert_eq!(first.woken(LONG).await, Some(Wake::Look));
         assert_eq!(desk.waiting(&pool()), 1);
         assert_eq!(second.woken(NOW).await, None);
+    }
+
+    #[tokio::test]
+    async fn a_worker_that_may_be_gone_is_given_nothing() {
+        let desk = Desk::default();
+        let wait = waits(&desk);
+        desk.dismiss(&WorkerId::new("w2").unwrap());
+        assert_eq!(desk.waiting(&pool()), 1);
+        desk.dismiss(&WorkerId::new("w1").unwrap());
+        assert!(desk.reserve(&pool(), "noop").is_none());
+        assert_eq!(wait.woken(LONG).await, Some(Wake::Work(vec![])));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use noetl_api::command::{CommandMeta, LeasedCommand};
 use noetl_bus::{Reservation, Taker};
 use noetl_engine::event::{Event, EventKind, IssuedContext};
 use noetl_store::{Claim, Fence, Holder, NewCommand, Release};
-use noetl_types::{CatalogId, CommandId, ExecutionId, JsonMap, Timestamp};
+use noetl_types::{CatalogId, CommandId, ExecutionId, JsonMap, Millis, Timestamp};
 
 use super::changes::Changes;
 use super::letter::Offer;
@@ -209,6 +209,15 @@ impl Core {
     }
 }
 
+/// Time beyond the timeouts of its tasks that an attempt has, so that these are reached first and
+/// are the worker's to tell.
+const SLACK: Millis = Millis::from_secs(5);
+
+/// When an attempt is over at the latest.
+fn deadline_of(claimed_at: Timestamp, length: Millis) -> Timestamp {
+    claimed_at.saturating_add(length.saturating_add(SLACK))
+}
+
 /// A command as its worker gets it.
 pub(crate) fn compose(
     execution_id: ExecutionId,
@@ -233,7 +242,7 @@ pub(crate) fn compose(
         lease_token: granted.token,
         claimed_at: granted.claimed_at,
         lease_until: granted.lease_until,
-        deadline_at: Some(granted.claimed_at.saturating_add(issued.deadline)),
+        deadline_at: Some(deadline_of(granted.claimed_at, issued.deadline)),
         idempotency_key: format!("{execution_id}:{}", event.seq).into(),
         node_id: issued.step.clone(),
         node_name: issued.step.clone(),
