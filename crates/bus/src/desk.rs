@@ -285,7 +285,7 @@ mod tests {
     use super::*;
 
     const NOW: Duration = Duration::ZERO;
-    const LONG: Duration = Duration::from_secs(3600);
+    const LONG: Duration = Duration::from_hours(1);
 
     fn pool() -> PoolName {
         PoolName::new("shared").unwrap()

@@ -80,13 +80,14 @@ impl Core {
 
     /// Takes a command back from a worker whose lease ran out; whether that moved anything.
     async fn expire(self: &Arc<Self>, command: Command, now: Timestamp) -> bool {
+        let deadline_at = command.deadline_at();
         let (Some(worker), Some(lease)) = (command.worker, command.lease) else {
             return false;
         };
         // A worker that let a lease run out may be asleep with a long poll open: it gets no more
         // work until it asks again.
         self.desk.dismiss(&worker);
-        let is_out_of_time = command.deadline_at.is_some_and(|deadline| deadline <= now);
+        let is_out_of_time = deadline_at.is_some_and(|deadline| deadline <= now);
         let (letter, answer) = Letter::new(Input::LeaseExpired(LeaseExpired {
             command: command.command_id,
             attempt: command.attempt,

@@ -127,7 +127,7 @@ impl Run {
             pool: PoolName::shared(),
             priority: Priority::default(),
             max_attempts: MaxAttempts::default(),
-            deadline_at: None,
+            deadline: None,
             not_before: None,
             held: false,
             born_claimed,

@@ -2,8 +2,8 @@
 
 use noetl_types::limits::{LeaseBatch, MaxAttempts, Priority};
 use noetl_types::{
-    CommandId, CommandStatus, EventRecord, ExecutionId, PoolName, StepName, Text, Timestamp,
-    WorkerId,
+    CommandId, CommandStatus, EventRecord, ExecutionId, Millis, PoolName, StepName, Text,
+    Timestamp, WorkerId,
 };
 
 /// A secret that only the holder of a lease knows.
@@ -66,8 +66,8 @@ pub struct NewCommand {
     pub priority: Priority,
     /// Attempts in all.
     pub max_attempts: MaxAttempts,
-    /// When the attempt fails at the latest, whatever its worker says.
-    pub deadline_at: Option<Timestamp>,
+    /// How long one attempt may take, whatever its worker says: no lease of it lasts longer.
+    pub deadline: Option<Millis>,
     /// Not to be leased before.
     pub not_before: Option<Timestamp>,
     /// Not to be leased while the execution is paused.
@@ -106,8 +106,8 @@ pub struct Command {
     pub priority: Priority,
     /// Attempts in all.
     pub max_attempts: MaxAttempts,
-    /// When the attempt fails at the latest.
-    pub deadline_at: Option<Timestamp>,
+    /// How long one attempt may take.
+    pub deadline: Option<Millis>,
     /// Not to be leased before.
     pub not_before: Option<Timestamp>,
     /// Not to be leased while the execution is paused.
@@ -300,7 +300,7 @@ impl NewCommand {
             pool: self.pool,
             priority: self.priority,
             max_attempts: self.max_attempts,
-            deadline_at: self.deadline_at,
+            deadline: self.deadline,
             not_before: self.not_before,
             held: self.held,
             status: CommandStatus::Pending,
@@ -332,8 +332,13 @@ impl Command {
         });
     }
 
+    /// When the attempt that was granted last is over, whatever its worker says.
+    pub fn deadline_at(&self) -> Option<Timestamp> {
+        Some(self.claimed_at?.saturating_add(self.deadline?))
+    }
+
     pub(crate) fn within_deadline(&self, until: Timestamp) -> Timestamp {
-        self.deadline_at
+        self.deadline_at()
             .map_or(until, |deadline| deadline.min(until))
     }
 }

@@ -1,7 +1,7 @@
 //! The tables that both databases have, column by column, but for the log.
 
 use noetl_types::id::HighWater;
-use noetl_types::{ExecutionId, MachineId};
+use noetl_types::{ExecutionId, MachineId, Millis};
 
 use super::cell::{Cell, ToCell};
 use super::table::{Cells, Corrupt, Kind, Reader, Table};
@@ -82,7 +82,7 @@ pub(crate) static COMMAND: Table = Table {
         ("pool", Kind::Text),
         ("priority", Kind::Int),
         ("max_attempts", Kind::Int),
-        ("deadline_at", Kind::Time),
+        ("deadline_ms", Kind::Int),
         ("not_before", Kind::Time),
         ("held", Kind::Bool),
         ("status", Kind::Text),
@@ -314,7 +314,7 @@ pub(crate) fn command_row(command: &Command) -> Vec<Cell> {
         command.pool,
         command.priority,
         command.max_attempts,
-        command.deadline_at,
+        command.deadline.map(Millis::as_ms),
         command.not_before,
         command.held,
         command.status,
@@ -347,7 +347,7 @@ pub(crate) fn command(cells: Cells) -> Result<Command, Corrupt> {
         pool: row.take()?,
         priority: row.take()?,
         max_attempts: row.take()?,
-        deadline_at: row.take()?,
+        deadline: row.take::<Option<u64>>()?.map(Millis::from_ms),
         not_before: row.take()?,
         held: row.take()?,
         status: row.take()?,

@@ -174,7 +174,7 @@ impl Run {
             pool: pool(),
             priority: Priority::default(),
             max_attempts: MaxAttempts::default(),
-            deadline_at: None,
+            deadline: None,
             not_before: None,
             held: false,
             born_claimed: None,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use noetl_types::limits::{LeaseBatch, PageLimit, Priority};
-use noetl_types::{CommandId, CommandStatus, EventType, Text, Timestamp};
+use noetl_types::{CommandId, CommandStatus, EventType, Millis, Text, Timestamp};
 use tokio::task::JoinSet;
 
 use super::Bench;
@@ -228,7 +228,9 @@ pub(crate) async fn leases_are_kept_until_the_deadline(bench: &Bench) {
     let mut run = Run::started(store, 1).await;
     let free = run.issue(store).await;
     let bounded = run
-        .issue_with(store, |command| command.deadline_at = Some(at("12:00:40")))
+        .issue_with(store, |command| {
+            command.deadline = Some(Millis::from_secs(40));
+        })
         .await;
     let leased = store.lease(lease_of("w", 3, 2)).await.unwrap();
     let ends: Vec<Timestamp> = leased
@@ -336,7 +338,7 @@ pub(crate) async fn a_command_may_be_born_claimed(bench: &Bench) {
     let id = run
         .issue_with(store, |command| {
             command.born_claimed = Some(claim("w", 6));
-            command.deadline_at = Some(at("12:00:50"));
+            command.deadline = Some(Millis::from_secs(50));
         })
         .await;
     let mut anything = lease_of("v", 1, 5);

@@ -9,7 +9,11 @@ use noetl_engine::event::{CommandIssued, Event, EventKind, TimerId};
 use noetl_engine::{Plan, State, Timer};
 use noetl_store::{CommandChange, CommandEnd, NewCommand, StepInstance, TimerChange};
 use noetl_types::limits::{MaxAttempts, Priority};
-use noetl_types::{CommandId, PoolName, StepName, TaskError, Text, Timestamp};
+use noetl_types::{CommandId, Millis, PoolName, StepName, TaskError, Text, Timestamp};
+
+/// Time that an attempt has beyond the timeouts of its tasks, so that these are reached first and
+/// are the worker's to tell.
+pub(super) const DEADLINE_SLACK: Millis = Millis::from_secs(5);
 
 /// What a batch of events does to the queue; each command has at most one change.
 #[derive(Default)]
@@ -162,7 +166,7 @@ fn new_command(
         pool: queueing.pool.clone(),
         priority: priority.unwrap_or(queueing.priority),
         max_attempts: MaxAttempts::clamped(issued.max_attempts.into()),
-        deadline_at: None,
+        deadline: Some(issued.deadline.saturating_add(DEADLINE_SLACK)),
         not_before: None,
         held: state.is_paused(),
         born_claimed: None,

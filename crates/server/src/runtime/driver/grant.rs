@@ -13,7 +13,7 @@ use noetl_engine::event::{Event, EventKind, IssuedContext};
 use noetl_store::{Claim, Fence, Holder, NewCommand, Release};
 use noetl_types::{CatalogId, CommandId, ExecutionId, JsonMap, Millis, Timestamp};
 
-use super::changes::Changes;
+use super::changes::{Changes, DEADLINE_SLACK};
 use super::letter::Offer;
 use crate::runtime::{Core, entropy};
 
@@ -209,13 +209,9 @@ impl Core {
     }
 }
 
-/// Time beyond the timeouts of its tasks that an attempt has, so that these are reached first and
-/// are the worker's to tell.
-const SLACK: Millis = Millis::from_secs(5);
-
 /// When an attempt is over at the latest.
 fn deadline_of(claimed_at: Timestamp, length: Millis) -> Timestamp {
-    claimed_at.saturating_add(length.saturating_add(SLACK))
+    claimed_at.saturating_add(length.saturating_add(DEADLINE_SLACK))
 }
 
 /// A command as its worker gets it.

@@ -108,7 +108,7 @@ CREATE TABLE command (
     pool TEXT NOT NULL,
     priority BIGINT NOT NULL,
     max_attempts BIGINT NOT NULL,
-    deadline_at TIMESTAMPTZ,
+    deadline_ms BIGINT,
     not_before TIMESTAMPTZ,
     held BOOLEAN NOT NULL,
     status TEXT NOT NULL,

@@ -6,7 +6,7 @@ wish AS ({wish}),
 {held},
 extended AS (
     UPDATE command
-    SET lease_until = least({until}::timestamptz, command.deadline_at)
+    SET lease_until = least({until}::timestamptz, command.claimed_at + command.deadline_ms * interval '1 millisecond')
     FROM relaxed
     WHERE command.command_id IN (SELECT command_id FROM held)
         AND relaxed.setting = 'off'

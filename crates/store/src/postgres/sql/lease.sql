@@ -33,7 +33,7 @@ granted AS (
         attempt = command.attempt + 1,
         worker_id = $6,
         lease_token = $7,
-        lease_until = least($8::timestamptz, command.deadline_at),
+        lease_until = least($8::timestamptz, $2::timestamptz + command.deadline_ms * interval '1 millisecond'),
         claimed_at = $2
     FROM chosen, relaxed
     WHERE command.command_id = chosen.command_id

@@ -104,7 +104,7 @@ CREATE TABLE command (
     pool TEXT NOT NULL,
     priority INTEGER NOT NULL,
     max_attempts INTEGER NOT NULL,
-    deadline_at INTEGER,
+    deadline_ms INTEGER,
     not_before INTEGER,
     held INTEGER NOT NULL,
     status TEXT NOT NULL,

@@ -124,7 +124,7 @@ impl History {
                 command.not_before = Some(self.later(Millis::from_secs(5)));
             }
             if self.dice.one_in(6) {
-                command.deadline_at = Some(self.later(Millis::from_secs(20)));
+                command.deadline = Some(Millis::from_secs(20));
             }
             if self.dice.one_in(5) {
                 command.born_claimed = Some(claim(&self.worker(1), 1));
