@@ -96,9 +96,6 @@ impl Core {
             let mark = self.desk.mark(pool);
             if mark.has_backlog {
                 let found = self.grant(pool, &taker, taker.max).await?;
-                if found.len() < taker.max {
-                    self.desk.emptied(pool, mark);
-                }
                 if !found.is_empty() {
                     return Ok(found);
                 }
@@ -119,12 +116,20 @@ impl Core {
     }
 
     /// Grants commands that lie in the store.
+    ///
+    /// One call at a time: two that look at once pass over what the other has its hands on, and
+    /// would both believe that nothing is left.
     pub(super) async fn grant(
         &self,
         pool: &PoolName,
         taker: &Taker,
         max: usize,
     ) -> Result<Vec<LeasedCommand>, RuntimeError> {
+        let _turn = self.granting.lock().await;
+        let mark = self.desk.mark(pool);
+        if !mark.has_backlog {
+            return Ok(Vec::new());
+        }
         let now = self.clock.now();
         let token = entropy::token();
         let request = noetl_store::LeaseRequest {
@@ -139,6 +144,10 @@ impl Core {
             },
         };
         let leased = self.store.lease(request).await?;
+        // What a worker without some tools leaves may be for another.
+        if leased.len() < max && taker.kinds.is_none() {
+            self.desk.emptied(pool, mark);
+        }
         Ok(leased
             .into_iter()
             .filter_map(|leased| handed(&leased, token, now))

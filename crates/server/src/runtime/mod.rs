@@ -59,6 +59,8 @@ struct Core {
     settings: Settings,
     driver: Driver,
     desk: Desk<LeasedCommand>,
+    /// Held by whoever leases from the store.
+    granting: tokio::sync::Mutex<()>,
     followers: Followers<Outcome>,
     alarms: Alarms,
     tasks: TaskTracker,
@@ -84,6 +86,7 @@ impl Runtime {
             driver: Driver::new(settings.cached_executions),
             settings,
             desk: Desk::default(),
+            granting: tokio::sync::Mutex::default(),
             followers: Followers::default(),
             alarms: Alarms::default(),
             tasks: TaskTracker::new(),

@@ -77,17 +77,11 @@ impl Core {
         commands: &mut Vec<LeasedCommand>,
     ) {
         let left = offer.left();
-        let mark = self.desk.mark(&lease.pool);
-        if left == 0 || !mark.has_backlog {
+        if left == 0 || !self.desk.mark(&lease.pool).has_backlog {
             return;
         }
         match self.grant(&lease.pool, &offer.taker, left).await {
-            Ok(found) => {
-                if found.len() < left {
-                    self.desk.emptied(&lease.pool, mark);
-                }
-                commands.extend(found);
-            }
+            Ok(found) => commands.extend(found),
             // The reports count all the same; the worker asks again.
             Err(error) => tracing::warn!(%error, "no work was found for a worker that reported"),
         }
