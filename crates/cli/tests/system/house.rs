@@ -9,7 +9,7 @@ use noetl_api::client::ClientSettings;
 use noetl_api::execute::ExecuteRequest;
 use noetl_api::execution::StatusView;
 use noetl_api::{ApiError, Client};
-use noetl_testkit::postgres::Database;
+use noetl_testkit::postgres::{Cluster, Database, Role};
 use noetl_types::{ExecutionId, ExecutionStatus, Json, PlaybookPath};
 
 use crate::process::Noetl;
@@ -27,7 +27,7 @@ pub(crate) struct House {
 }
 
 /// How long anything that ends at all may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 impl House {
     pub(crate) fn on_sqlite() -> Self {
@@ -41,6 +41,37 @@ impl House {
         Self {
             folder: tempfile::tempdir().expect("a folder"),
             ground: Ground::Postgres(Database::new().expect("a database")),
+        }
+    }
+
+    /// On a PostgreSQL that nobody else uses, so that it can be killed.
+    pub(crate) fn on_its_own_postgres() -> Self {
+        let cluster = Cluster::own(&[], Role::Primary).expect("a cluster");
+        Self {
+            folder: tempfile::tempdir().expect("a folder"),
+            ground: Ground::Postgres(Database::of(&cluster).expect("a database")),
+        }
+    }
+
+    /// Kills the database, where it is a program; SQLite is killed with the server.
+    pub(crate) async fn kill_database(&self) {
+        self.with_cluster(|cluster| cluster.kill().expect("killed"))
+            .await;
+    }
+
+    pub(crate) async fn start_database(&self) {
+        self.with_cluster(|cluster| cluster.start_again().expect("started again"))
+            .await;
+    }
+
+    async fn with_cluster(&self, act: fn(Cluster)) {
+        match &self.ground {
+            Ground::Sqlite => {}
+            Ground::Postgres(database) => {
+                let cluster = database.cluster().clone();
+                let acting = tokio::task::spawn_blocking(move || act(cluster));
+                acting.await.expect("the cluster does as it is told");
+            }
         }
     }
 
@@ -126,8 +157,20 @@ impl Caller {
         Ok(self.0.execute(&request).await?.execution_id)
     }
 
+    /// Where a run is. A server that has lost its database says so, and to ask later.
     pub(crate) async fn status(&self, run: ExecutionId) -> StatusView {
-        self.0.status(run).await.expect("a run that was started")
+        let asking = async {
+            loop {
+                match self.0.status(run).await {
+                    Ok(status) => return status,
+                    Err(error) if error.is_retryable() => {}
+                    Err(error) => panic!("{run} was started: {error}"),
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let told = tokio::time::timeout(PATIENCE, asking).await;
+        told.expect("the server answers in the end")
     }
 
     /// Waits until something is so.

@@ -50,11 +50,13 @@ impl Core {
 
     async fn sweep_for_ever(self: Arc<Self>) {
         while self.pause(SWEEP).await {
-            // What is not due yet, or was left by another server, is found by looking.
-            self.desk.look_again();
+            // The sweep sends workers away that may be asleep, and reaches those who wait: whoever
+            // is looking at that moment would be missed. So they look afterwards.
             if let Err(error) = self.sweep().await {
                 tracing::warn!(error = %causes(&error), "a sweep did not work out");
             }
+            // What is not due yet, or was left by another server, is found by looking.
+            self.desk.look_again();
         }
     }
 
@@ -106,6 +108,8 @@ impl Core {
         });
         match self.ask(command.execution_id, letter, answer).await {
             Ok(_) => true,
+            // It was closed between the look and the question.
+            Err(error) if is_stale(&error) => true,
             Err(error) => {
                 let (execution_id, command_id) = (command.execution_id, command.command_id);
                 tracing::warn!(%error, %execution_id, %command_id, "a lost command stays lost");
@@ -139,15 +143,20 @@ impl Core {
         };
         let (letter, answer) = Letter::new(Input::TimerFired(id));
         if let Err(error) = self.ask(execution_id, letter, answer).await {
-            let is_stale = matches!(
-                error.code(),
-                Some(ErrorCode::NotFound | ErrorCode::AlreadyTerminal | ErrorCode::Paused)
-            );
-            if !is_stale {
+            let is_paused = error.code() == Some(ErrorCode::Paused);
+            if !is_stale(&error) && !is_paused {
                 tracing::warn!(%error, %execution_id, %timer, "a timer did not fire");
             }
         }
     }
+}
+
+/// Whether something was over before it was asked for.
+fn is_stale(error: &RuntimeError) -> bool {
+    matches!(
+        error.code(),
+        Some(ErrorCode::NotFound | ErrorCode::AlreadyTerminal | ErrorCode::StaleAttempt)
+    )
 }
 
 async fn sleep_or_wait(wait: Option<Duration>) {

@@ -59,6 +59,8 @@ pub struct PostgresOptions {
     pub now: Timestamp,
     /// The zone of the sessions. Answers do not depend on it, which tests show with others.
     time_zone: &'static str,
+    /// Whether the sessions wait for the disk. Tests show with `off` that they would notice a loss.
+    synchronous_commit: &'static str,
 }
 
 impl PostgresOptions {
@@ -73,6 +75,7 @@ impl PostgresOptions {
             months_ahead: 2,
             now,
             time_zone: "UTC",
+            synchronous_commit: "on",
         }
     }
 }

@@ -43,7 +43,7 @@ enum OpenError {
 pub(super) async fn prepare(pool: &Pool, options: &PostgresOptions) -> Result<(), StoreError> {
     let mut pooled = pool.get().await?;
     let client = pooled.client()?;
-    check_server(client).await?;
+    check_server(client, options).await?;
     migrate(client, &options.schema).await?;
     let mut month = Month::of(options.now);
     for _ in 0..=options.months_ahead {
@@ -53,13 +53,17 @@ pub(super) async fn prepare(pool: &Pool, options: &PostgresOptions) -> Result<()
     Ok(())
 }
 
-async fn check_server(client: &Client) -> Result<(), StoreError> {
+async fn check_server(client: &Client, options: &PostgresOptions) -> Result<(), StoreError> {
     let sql = "SELECT current_setting('server_version_num')::int4,
         pg_is_in_recovery(),
         current_setting('fsync')::bool,
         current_setting('full_page_writes')::bool,
-        current_setting('synchronous_commit') <> 'off'";
-    let row = client.query_one(sql, &[]).await.map_err(failure)?;
+        current_setting('synchronous_commit') = $1";
+    // What stands between may swallow the settings of a session.
+    let row = client
+        .query_one(sql, &[&options.synchronous_commit])
+        .await
+        .map_err(failure)?;
     let refused = |error| Err(StoreError::fatal(error));
     let version: i32 = row.get(0);
     if version < OLDEST_SERVER {

@@ -97,7 +97,7 @@ impl Pool {
         }
         let set_up = format!(
             "SET TIME ZONE '{}';
-             SET synchronous_commit = on;
+             SET synchronous_commit = {};
              SET default_transaction_isolation = 'read committed';
              SET statement_timeout = '30s';
              SET idle_in_transaction_session_timeout = '10s';
@@ -106,6 +106,7 @@ impl Pool {
              SET search_path = {schema};
              SET plan_cache_mode = {}",
             options.time_zone,
+            options.synchronous_commit,
             plans.mode()
         );
         Ok(Self {

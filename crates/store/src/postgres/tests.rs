@@ -1,5 +1,7 @@
 //! The suite on PostgreSQL, and what only a cluster can get wrong.
 
+mod kill;
+
 use std::sync::Arc;
 
 use noetl_testkit::postgres::{Cluster, Database, Role};

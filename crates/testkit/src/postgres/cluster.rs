@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::kill;
 use crate::leash::Leash;
 
 const SUPERVISE: &str = include_str!("supervise.sh");
@@ -17,8 +18,18 @@ const SUPERVISE: &str = include_str!("supervise.sh");
 pub struct Cluster {
     folder: PathBuf,
     programs: PathBuf,
-    /// What ends the cluster, where it is this process's own.
-    leash: Option<Arc<Leash>>,
+    keeper: Keeper,
+}
+
+/// Whose a cluster is, and what ends it.
+#[derive(Debug, Clone)]
+enum Keeper {
+    /// It is shared by the processes of a test run, and ends with their runner.
+    Run,
+    /// It is shared by the tests of this process, and ends with it.
+    Process(#[expect(dead_code, reason = "it is dropped")] Arc<Leash>),
+    /// It is whoever's holds it, and ends with the last who does.
+    Holder(#[expect(dead_code, reason = "it is dropped")] Arc<Leash>),
 }
 
 /// What a cluster is among others.
@@ -80,7 +91,7 @@ impl Cluster {
         let cluster = Self {
             folder,
             programs,
-            leash: None,
+            keeper: Keeper::Run,
         };
         if !cluster.folder.join("ready").exists() {
             let runner = std::os::unix::process::parent_id().to_string();
@@ -104,7 +115,7 @@ impl Cluster {
         if let Some(cluster) = &*own {
             return Ok(cluster.clone());
         }
-        let cluster = Self::own(&[], Role::Primary)?;
+        let cluster = Self::leashed(&[], Role::Primary, Keeper::Process)?;
         *own = Some(cluster.clone());
         Ok(cluster)
     }
@@ -112,6 +123,14 @@ impl Cluster {
     /// A cluster with settings such as `fsync=off`, for whoever holds it: it goes away with the
     /// last clone of the value, and with the process however that ends.
     pub fn own(settings: &[&str], role: Role) -> Result<Self, PostgresMissing> {
+        Self::leashed(settings, role, Keeper::Holder)
+    }
+
+    fn leashed(
+        settings: &[&str],
+        role: Role,
+        keeper: fn(Arc<Leash>) -> Keeper,
+    ) -> Result<Self, PostgresMissing> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let programs = programs().ok_or(PostgresMissing::NotInstalled)?;
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -119,11 +138,11 @@ impl Cluster {
         let mut cluster = Self {
             folder: std::env::temp_dir().join(name),
             programs,
-            leash: None,
+            keeper: Keeper::Run,
         };
         let arguments = cluster.arguments("", settings, role);
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-        cluster.leash = Some(Arc::new(Leash::run(SUPERVISE, &arguments)?));
+        cluster.keeper = keeper(Arc::new(Leash::run(SUPERVISE, &arguments)?));
         cluster.wait()?;
         Ok(cluster)
     }
@@ -154,6 +173,64 @@ impl Cluster {
     pub fn config(&self, database: &str) -> String {
         let folder = self.folder.display();
         format!("host={folder} user=postgres dbname={database}")
+    }
+
+    /// Kills every process of the cluster at once, as a power cut of the program would: none gets to
+    /// write what it has in memory. The operating system lives on, and with it what was written to a
+    /// file, be it on the disk or not.
+    ///
+    /// A cluster that others use too is not killed.
+    pub fn kill(&self) -> io::Result<()> {
+        match self.keeper {
+            Keeper::Run | Keeper::Process(_) => Err(io::Error::other("others use the cluster")),
+            Keeper::Holder(_) => kill::kill_all(&self.data()),
+        }
+    }
+
+    /// Starts the cluster again after a kill, on the same files and with the same settings; comes
+    /// back when it answers.
+    pub fn start_again(&self) -> Result<(), PostgresMissing> {
+        let mut said = String::new();
+        for _ in 0..120 {
+            // The settings are those of the last start, which the server has written down. A start
+            // may fail because the process that was killed is still to be seen.
+            let output = self
+                .as_unprivileged_user("pg_ctl")
+                .arg("-D")
+                .arg(self.data())
+                .arg("-l")
+                .arg(self.folder.join("server.log"))
+                .args(["-w", "-t", "60", "restart"])
+                .current_dir("/")
+                .stdin(Stdio::null())
+                .output()?;
+            said = String::from_utf8_lossy(&output.stderr).into_owned();
+            match self.psql("postgres", "SELECT 1") {
+                Ok(()) => return Ok(()),
+                Err(error) => said.push_str(&error.to_string()),
+            }
+            pause();
+        }
+        let log = std::fs::read_to_string(self.folder.join("server.log")).unwrap_or_default();
+        Err(PostgresMissing::NotStarted {
+            folder: self.folder.clone(),
+            log: format!("{said}\n{log}"),
+        })
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+
+    fn as_unprivileged_user(&self, program: &str) -> Command {
+        let program = self.programs.join(program);
+        let user = unprivileged_user();
+        if user.is_empty() {
+            return Command::new(program);
+        }
+        let mut command = Command::new("runuser");
+        command.args(["-u", user, "--"]).arg(program);
+        command
     }
 
     fn wait(&self) -> Result<(), PostgresMissing> {
@@ -189,8 +266,8 @@ impl Cluster {
     }
 }
 
-/// Waits a little for a file that another process makes: there is nothing to be woken by.
-fn pause() {
+/// Waits a little for what another process does: there is nothing to be woken by.
+pub(super) fn pause() {
     std::thread::park_timeout(Duration::from_millis(50));
 }
 

@@ -14,12 +14,24 @@ pub struct Database {
 impl Database {
     /// Makes a database in the shared cluster.
     pub fn new() -> Result<Self, PostgresMissing> {
+        Self::of(&Cluster::shared()?)
+    }
+
+    /// Makes a database in a given cluster, which lives as long as the value at least.
+    pub fn of(cluster: &Cluster) -> Result<Self, PostgresMissing> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        let cluster = Cluster::shared()?;
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("t{}_{count}", std::process::id());
         cluster.psql("postgres", &format!("CREATE DATABASE {name}"))?;
-        Ok(Self { cluster, name })
+        Ok(Self {
+            cluster: cluster.clone(),
+            name,
+        })
+    }
+
+    /// The cluster that it is in.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
     }
 
     /// What a client connects with, as `key=value` pairs.

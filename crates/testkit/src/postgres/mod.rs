@@ -8,6 +8,7 @@
 
 mod cluster;
 mod database;
+mod kill;
 #[cfg(test)]
 mod tests;
 

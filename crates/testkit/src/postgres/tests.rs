@@ -28,6 +28,35 @@ fn a_cluster_of_ones_own_goes_with_its_value() {
 }
 
 #[test]
+fn a_cluster_that_is_killed_starts_again_as_it_was() {
+    let cluster = Cluster::own(&["work_mem=7MB"], Role::Primary).unwrap();
+    let database = Database::of(&cluster).unwrap();
+    database.run("CREATE TABLE here AS SELECT 1 AS n").unwrap();
+    for _ in 0..2 {
+        cluster.kill().unwrap();
+        database.run("SELECT 1").unwrap_err();
+        cluster.kill().unwrap_err();
+        cluster.start_again().unwrap();
+        database.run("SELECT 1 / n FROM here").unwrap();
+        let refused = database
+            .run("SELECT current_setting('work_mem')::int")
+            .unwrap_err();
+        assert!(refused.to_string().contains("7MB"), "{refused}");
+    }
+    let folder = cluster.socket_folder().to_owned();
+    drop((cluster, database));
+    assert!(!folder.exists());
+}
+
+#[test]
+fn a_cluster_of_others_is_not_killed() {
+    let database = Database::new().unwrap();
+    let refused = database.cluster().kill().unwrap_err();
+    assert_eq!(refused.to_string(), "others use the cluster");
+    database.run("SELECT 1").unwrap();
+}
+
+#[test]
 #[ignore = "it is run, and killed, by the test below"]
 fn child_that_never_ends() {
     let cluster = Cluster::own(&[], Role::Primary).unwrap();

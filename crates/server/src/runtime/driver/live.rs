@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicI64;
 
 use noetl_engine::{Event, EventKind, ExecutionHeader, FOLD_VERSION, State, decode};
 use noetl_store::{Execution, ExecutionFacts, Head, Loaded, LogPage, Origin, SnapshotKey};
@@ -30,7 +31,7 @@ pub(super) struct Live {
     /// How far its newest snapshot goes.
     pub(super) snapshot: Version,
     /// How many events the log grows by at least before the next one.
-    pub(super) snapshot_after: i64,
+    pub(super) snapshot_after: Arc<AtomicI64>,
     /// The step that was last entered or left.
     last_node: Option<Text>,
 }
@@ -63,7 +64,7 @@ impl Live {
             priority: facts.priority,
             birth: Some(facts),
             snapshot: Version::EMPTY,
-            snapshot_after: 0,
+            snapshot_after: Arc::default(),
             last_node: None,
             definition,
         }
@@ -117,7 +118,7 @@ impl Live {
             pool: self.pool.clone(),
             priority: self.priority,
             snapshot: self.snapshot,
-            snapshot_after: self.snapshot_after,
+            snapshot_after: Arc::clone(&self.snapshot_after),
             last_node: self.last_node.clone(),
         }
     }

@@ -1,10 +1,12 @@
 //! Snapshots: written beside the log, in proportion to what they save.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use noetl_store::Snapshot;
+use noetl_engine::State;
+use noetl_store::{Head, Snapshot};
 use noetl_types::json::to_canonical;
-use noetl_types::sha256;
+use noetl_types::{ExecutionId, sha256};
 
 use super::live::{Live, snapshot_key};
 use crate::runtime::Core;
@@ -16,31 +18,38 @@ impl Core {
     /// Stores the state of an execution in the background once its log has grown enough.
     pub(super) fn snapshot_if_due(self: &Arc<Self>, live: &mut Live) {
         let tail = live.head.version.get() - live.snapshot.get();
-        if live.state.is_ended()
-            || tail < live.snapshot_after.max(self.settings.snapshot_every.into())
-        {
+        let least = live.snapshot_after.load(Ordering::Relaxed);
+        if live.state.is_ended() || tail < least.max(self.settings.snapshot_every.into()) {
             return;
         }
+        live.snapshot = live.head.version;
         let (state, head) = (live.state.clone(), live.head);
-        let execution_id = live.header.execution_id;
-        live.snapshot = head.version;
-        let Ok(json) = state.to_snapshot() else {
-            return;
-        };
-        let bytes = to_canonical(&json);
-        live.snapshot_after = i64::try_from(bytes.len() / BYTES_PER_EVENT).unwrap_or(i64::MAX);
+        let (execution_id, weight) = (live.header.execution_id, Arc::clone(&live.snapshot_after));
         let core = Arc::clone(self);
         self.tasks.spawn(async move {
-            let snapshot = Snapshot {
-                execution_id,
-                key: snapshot_key(),
-                head,
-                checksum: sha256(&bytes),
-                state: bytes,
+            // A wide loop has a large state, and whoever waits for its next step shall not wait for
+            // this.
+            let taken = tokio::task::spawn_blocking(move || snapshot(&state, execution_id, head));
+            let Ok(Some(snapshot)) = taken.await else {
+                tracing::warn!(%execution_id, "a snapshot could not be taken");
+                return;
             };
+            let events = snapshot.state.len() / BYTES_PER_EVENT;
+            weight.store(i64::try_from(events).unwrap_or(i64::MAX), Ordering::Relaxed);
             if let Err(error) = core.store.write_snapshot(snapshot).await {
                 tracing::warn!(%error, %execution_id, "a snapshot was not stored");
             }
         });
     }
+}
+
+fn snapshot(state: &State, execution_id: ExecutionId, head: Head) -> Option<Snapshot> {
+    let bytes = to_canonical(&state.to_snapshot().ok()?);
+    Some(Snapshot {
+        execution_id,
+        key: snapshot_key(),
+        head,
+        checksum: sha256(&bytes),
+        state: bytes,
+    })
 }
