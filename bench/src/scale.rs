@@ -1,0 +1,70 @@
+//! How much of everything is done.
+
+use serde::{Deserialize, Serialize};
+
+/// The counts of the workloads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scale {
+    /// Runs before the first that is measured, for single runs and for throughput.
+    pub warm_up: u32,
+    /// Single runs, one at a time.
+    pub w1_runs: u32,
+    /// Runs from many clients.
+    pub w2_runs: u32,
+    /// The clients.
+    pub w2_clients: u32,
+    /// Sequences before the first that is measured.
+    pub w3_warm_up: u32,
+    /// Sequences of ten steps.
+    pub w3_runs: u32,
+    /// Tasks of a fan-out.
+    pub w4_tasks: u32,
+    /// Fan-outs, of which the median counts.
+    pub w4_repeats: u32,
+    /// Iterations of the short and of the long loop.
+    pub loops: [u32; 2],
+    /// Seconds between a start and the first look at memory.
+    pub settle_s: u64,
+    /// Runs between the first and the second look at memory.
+    pub w5_runs: u32,
+    /// Python steps of one loop.
+    pub w6_steps: u32,
+    /// Bare starts of an interpreter.
+    pub w6_starts: u32,
+}
+
+impl Scale {
+    /// A measurement.
+    pub const FULL: Self = Self {
+        warm_up: 20,
+        w1_runs: 200,
+        w2_runs: 2_000,
+        w2_clients: 32,
+        w3_warm_up: 5,
+        w3_runs: 50,
+        w4_tasks: 1_000,
+        w4_repeats: 3,
+        loops: [10_000, 100_000],
+        settle_s: 5,
+        w5_runs: 100,
+        w6_steps: 2_000,
+        w6_starts: 20,
+    };
+
+    /// A tenth of it: shows that everything works, and measures nothing.
+    pub const QUICK: Self = Self {
+        warm_up: 3,
+        w1_runs: 20,
+        w2_runs: 200,
+        w2_clients: 32,
+        w3_warm_up: 1,
+        w3_runs: 5,
+        w4_tasks: 100,
+        w4_repeats: 1,
+        loops: [1_000, 10_000],
+        settle_s: 1,
+        w5_runs: 10,
+        w6_steps: 200,
+        w6_starts: 3,
+    };
+}

@@ -1,0 +1,97 @@
+//! Everything in this process: the runtime, a worker, and whoever calls.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use noetl_api::WorkerApi;
+use noetl_api::catalog::RegisterRequest;
+use noetl_api::execute::ExecuteRequest;
+use noetl_server::{Runtime, Settings, SystemClock};
+use noetl_tools::Toolbox;
+use noetl_types::{ExecutionId, ExecutionStatus, PoolName, WorkerId};
+use noetl_worker::{Worker, WorkerError};
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::{System, last_handle};
+use crate::error::BenchError;
+use crate::playbooks::Playbook;
+use crate::site::{Commits, OpenStore, Site};
+
+/// How long one look at a run waits, and how long a stop may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The product inside of this process.
+pub(super) struct Embedded {
+    runtime: Runtime,
+    commits: Commits,
+    /// Ends the worker, also where the system is dropped because something failed.
+    leaving: DropGuard,
+    worker: JoinHandle<Result<(), WorkerError>>,
+}
+
+impl Embedded {
+    pub(super) async fn start(site: &Site) -> Result<Self, BenchError> {
+        let OpenStore { store, commits } = site.open().await?;
+        let runtime = Runtime::open(store, Arc::new(SystemClock), Settings::default()).await?;
+        let api: Arc<dyn WorkerApi> = Arc::new(runtime.clone());
+        let tools = noetl_tools::Settings::default().with_environment(std::env::vars(), &[]);
+        let toolbox = Arc::new(Toolbox::new(tools));
+        let worker_id = WorkerId::new("bench")
+            .map_err(|error| BenchError::Harness(format!("the name of the worker: {error}")))?;
+        let settings = noetl_worker::Settings::new(worker_id, PoolName::shared());
+        let leaving = CancellationToken::new();
+        let worker = Worker::new(api, toolbox, settings).run(leaving.clone());
+        Ok(Self {
+            runtime,
+            commits,
+            leaving: leaving.drop_guard(),
+            worker: tokio::spawn(worker),
+        })
+    }
+}
+
+#[async_trait]
+impl System for Embedded {
+    async fn register(&self, playbook: &Playbook) -> Result<(), BenchError> {
+        let request = RegisterRequest {
+            content: playbook.text.clone(),
+            resource_type: None,
+            dry_run: false,
+        };
+        self.runtime.register_definition(request).await?;
+        Ok(())
+    }
+
+    async fn execute(
+        &self,
+        request: ExecuteRequest,
+    ) -> Result<(ExecutionId, Option<ExecutionStatus>), BenchError> {
+        let answer = self.runtime.execute(request).await?;
+        Ok((answer.execution_id, answer.outcome.map(|it| it.status)))
+    }
+
+    async fn wait(&self, execution_id: ExecutionId) -> Result<Option<ExecutionStatus>, BenchError> {
+        let outcome = self.runtime.wait_for_end(execution_id, PATIENCE).await?;
+        Ok(outcome.map(|outcome| outcome.status))
+    }
+
+    fn processes(&self) -> Vec<(&'static str, u32)> {
+        Vec::new()
+    }
+
+    fn commits(&self) -> Option<u64> {
+        Some(self.commits.count())
+    }
+
+    async fn stop(self: Arc<Self>) -> Result<(), BenchError> {
+        let system = last_handle(self)?;
+        drop(system.leaving);
+        let ended = system.worker.await;
+        let ended = ended.map_err(|error| BenchError::Harness(error.to_string()))?;
+        ended.map_err(|error| BenchError::Harness(error.to_string()))?;
+        system.runtime.close(PATIENCE).await;
+        Ok(())
+    }
+}

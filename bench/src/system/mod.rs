@@ -1,0 +1,179 @@
+//! The product as a workload meets it.
+//!
+//! Owns the trait [`System`] and the shapes behind it. A workload knows the trait only, so both
+//! shapes do exactly the same work.
+
+mod child;
+mod embedded;
+mod processes;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use clap::ValueEnum;
+use noetl_api::execute::ExecuteRequest;
+use noetl_types::{ExecutionId, ExecutionStatus, PlaybookPath};
+use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
+
+use crate::error::BenchError;
+use crate::ledger::Ledger;
+use crate::playbooks::{Playbook, one_step};
+use crate::site::Site;
+
+/// How the product is put together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Shape {
+    /// Runtime, worker and caller in this process.
+    Embedded,
+    /// A server and a worker as processes, called over HTTP.
+    Processes {
+        /// The `noetl` binary.
+        noetl: PathBuf,
+    },
+}
+
+/// The shape without what it needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum ShapeKind {
+    /// Everything in one process.
+    Embedded,
+    /// A server and a worker, over HTTP.
+    Processes,
+}
+
+impl ShapeKind {
+    /// How tables call it.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Embedded => "embedded",
+            Self::Processes => "processes",
+        }
+    }
+}
+
+impl Shape {
+    /// Which one it is.
+    pub const fn kind(&self) -> ShapeKind {
+        match self {
+            Self::Embedded => ShapeKind::Embedded,
+            Self::Processes { .. } => ShapeKind::Processes,
+        }
+    }
+}
+
+/// Longest that one run is waited for.
+const PATIENCE: Duration = Duration::from_mins(5);
+
+/// One call waits no longer than a server lets it; longer runs are then asked for again.
+const WAIT_MS: u64 = 30_000;
+
+/// The product, running.
+#[async_trait]
+pub(crate) trait System: Send + Sync {
+    /// Registers a playbook.
+    async fn register(&self, playbook: &Playbook) -> Result<(), BenchError>;
+
+    /// Starts a run, and waits for its end as the request says.
+    async fn execute(
+        &self,
+        request: ExecuteRequest,
+    ) -> Result<(ExecutionId, Option<ExecutionStatus>), BenchError>;
+
+    /// Waits for the end of a run for as long as one call may.
+    async fn wait(&self, execution_id: ExecutionId) -> Result<Option<ExecutionStatus>, BenchError>;
+
+    /// Its processes, by name, apart from the one that this is.
+    fn processes(&self) -> Vec<(&'static str, u32)>;
+
+    /// How often it has waited for the disk, where that can be told.
+    fn commits(&self) -> Option<u64>;
+
+    /// Stops it. The caller gives up the last handle, so that nothing keeps the store open.
+    async fn stop(self: Arc<Self>) -> Result<(), BenchError>;
+}
+
+/// A system that has just been started, and how long it took until it accepted a run.
+pub(crate) struct Launched {
+    pub(crate) system: Arc<dyn System>,
+    pub(crate) ready_s: f64,
+}
+
+/// What a handle holds that must be the last one.
+fn last_handle<T>(handle: Arc<T>) -> Result<T, BenchError> {
+    Arc::into_inner(handle)
+        .ok_or_else(|| BenchError::Harness("the system is still in use".to_owned()))
+}
+
+/// Starts a system and waits until it accepts a run, and until that run has ended.
+pub(crate) async fn launch(
+    shape: &Shape,
+    site: &Site,
+    ledger: &Ledger,
+) -> Result<Launched, BenchError> {
+    let playbook = one_step()?;
+    let began = Instant::now();
+    let system: Arc<dyn System> = match shape {
+        Shape::Embedded => Arc::new(embedded::Embedded::start(site).await?),
+        Shape::Processes { noetl } => Arc::new(processes::Processes::start(noetl, site).await?),
+    };
+    system.register(&playbook).await?;
+    let (execution_id, _) = system.execute(request(&playbook.path, None)).await?;
+    let ready_s = began.elapsed().as_secs_f64();
+    ledger.note(execution_id, playbook.commands);
+    ended_well(&*system, execution_id, None).await?;
+    Ok(Launched { system, ready_s })
+}
+
+/// Runs a playbook to its good end, and gives the time from the request to the known result.
+pub(crate) async fn run_to_end(
+    system: &dyn System,
+    ledger: &Ledger,
+    playbook: &Playbook,
+) -> Result<Duration, BenchError> {
+    let began = Instant::now();
+    let request = request(&playbook.path, Some(WAIT_MS));
+    let (execution_id, status) = system.execute(request).await?;
+    ended_well(system, execution_id, status).await?;
+    let took = began.elapsed();
+    ledger.note(execution_id, playbook.commands);
+    Ok(took)
+}
+
+fn request(path: &PlaybookPath, wait_ms: Option<u64>) -> ExecuteRequest {
+    ExecuteRequest {
+        path: Some(path.clone()),
+        wait_ms,
+        ..ExecuteRequest::default()
+    }
+}
+
+async fn ended_well(
+    system: &dyn System,
+    execution_id: ExecutionId,
+    status: Option<ExecutionStatus>,
+) -> Result<(), BenchError> {
+    let began = Instant::now();
+    let mut status = status;
+    loop {
+        match status {
+            Some(ExecutionStatus::Completed) => return Ok(()),
+            Some(status) => {
+                return Err(BenchError::NotCompleted {
+                    execution_id,
+                    status,
+                });
+            }
+            None if began.elapsed() > PATIENCE => {
+                return Err(BenchError::Endless {
+                    execution_id,
+                    seconds: PATIENCE.as_secs(),
+                });
+            }
+            None => status = system.wait(execution_id).await?,
+        }
+    }
+}
