@@ -409,11 +409,35 @@ async fn an_interpreter_is_replaced_after_its_calls() {
     settings.python.max_calls = 100;
     settings.python.max_memory = noetl_types::ByteSize::from_mib(100);
     let toolbox = Toolbox::new(settings);
+    let pid = "import os\nresult = os.getpid()";
+    let first = data(&toolbox, python(pid)).await;
+    // What was given back is no reason; what a library leaks is.
     let big = "import os\nx = b'x' * 200_000_000\nresult = os.getpid()";
-    let first = data(&toolbox, python(big)).await;
-    assert_ne!(
-        first,
-        data(&toolbox, python("import os\nresult = os.getpid()")).await
+    assert_eq!(first, data(&toolbox, python(big)).await);
+    let leak = "import ctypes, os\nlibc = ctypes.CDLL(None)\nlibc.malloc.restype = ctypes.c_void_p
+ctypes.memset(libc.malloc(ctypes.c_size_t(200_000_000)), 1, 200_000_000)\nresult = os.getpid()";
+    assert_eq!(first, data(&toolbox, python(leak)).await);
+    assert_ne!(first, data(&toolbox, python(pid)).await);
+}
+
+/// A process inherits the peak of the one that started it, and a worker may be large.
+#[tokio::test]
+async fn the_memory_of_the_worker_is_not_the_interpreters() {
+    let large = vec![1_u8; 300_000_000];
+    let mut settings = settings();
+    settings.python.pool_size = 1;
+    settings.python.max_memory = noetl_types::ByteSize::from_mib(100);
+    let toolbox = Toolbox::new(settings);
+    let pid = "import os\nresult = os.getpid()";
+    let first = data(&toolbox, python(pid)).await;
+    assert_eq!(first, data(&toolbox, python(pid)).await);
+    assert_eq!(
+        large
+            .iter()
+            .step_by(4096)
+            .filter(|byte| **byte == 1)
+            .count(),
+        73_243
     );
 }
 

@@ -16,10 +16,8 @@ import types
 from resource import RLIM_INFINITY, RUSAGE_SELF, getrlimit, getrusage, setrlimit
 
 MODULE = "noetl_step"
-# The peak of resident memory comes in bytes on macOS and in KiB elsewhere.
-RSS_UNIT = 1 if sys.platform == "darwin" else 1024
-
 _read, _write, _chdir, _exit = os.read, os.write, os.chdir, os._exit
+_pread = os.pread
 
 
 class Channel:
@@ -65,6 +63,29 @@ class Channel:
             view = view[_write(self.fd, view) :]
 
 
+class Memory:
+    """How much memory this process has.
+
+    Linux lets a process inherit the peak of the one that started it, so the peak tells nothing there.
+    """
+
+    def __init__(self):
+        self.page = resource.getpagesize()
+        try:
+            opened = os.open("/proc/self/statm", os.O_RDONLY)
+        except OSError:
+            self.fd = None
+        else:
+            self.fd = _fcntl(opened, fcntl.F_DUPFD_CLOEXEC, 100)
+            os.close(opened)
+
+    def resident(self):
+        if self.fd is None:
+            # In bytes on macOS, which has no such file.
+            return getrusage(RUSAGE_SELF).ru_maxrss
+        return int(_pread(self.fd, 128, 0).split()[1]) * self.page
+
+
 class House:
     """Everything around the calls."""
 
@@ -76,6 +97,7 @@ class House:
         self.cpu_seconds = hello.get("cpu_seconds")
         for name, limit in hello["limits"].items():
             lower_limit(name, limit)
+        self.memory = Memory()
         self.streams = Streams()
         self.watch = Watch()
 
@@ -131,7 +153,7 @@ class House:
             if len(sys.modules) != modules_before:
                 forget_local_modules(modules_before, folder)
             empty(self.scratch)
-            if getrusage(RUSAGE_SELF).ru_maxrss * RSS_UNIT > self.max_memory:
+            if self.memory.resident() > self.max_memory:
                 return "memory"
             return dirty
         except BaseException as error:
