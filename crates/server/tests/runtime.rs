@@ -7,6 +7,7 @@
 )]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use noetl_api::command::{
@@ -16,6 +17,7 @@ use noetl_api::command::{
 use noetl_api::execute::{ExecuteRequest, Outcome};
 use noetl_api::execution::CancelRequest;
 use noetl_server::{Runtime, Settings, SystemClock};
+use noetl_store::faulty::{Fault, FaultyStore, Method};
 use noetl_store::{MemoryStore, NewCatalogEntry, Store};
 use noetl_types::limits::LeaseBatch;
 use noetl_types::{
@@ -346,4 +348,30 @@ async fn what_nobody_reports_is_handed_out_again() {
         .await
         .unwrap();
     assert_eq!(outcome.unwrap().status, ExecutionStatus::Completed);
+}
+
+/// Two looks into the store at once pass over what the other has its hands on, and both would
+/// believe that nothing is left for those who wait.
+#[tokio::test]
+async fn one_look_into_the_queue_at_a_time() {
+    let looks = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&looks);
+    let plan = Box::new(move |method| {
+        if method != Method::Lease {
+            return Fault::None;
+        }
+        counted.fetch_add(1, Ordering::Relaxed);
+        Fault::Delay(100)
+    });
+    let store = Arc::new(FaultyStore::new(MemoryStore::new(), plan));
+    let house = house_on(store, Settings::default()).await;
+    house.register("one", ONE).await;
+    house.execute("one", 0).await;
+    let (first, second) = tokio::join!(house.lease("w1", 2, 0), house.lease("w2", 2, 0));
+    assert_eq!((first.len(), second.len()), (1, 0));
+    assert_eq!(
+        looks.load(Ordering::Relaxed),
+        1,
+        "the second knows what the first has found"
+    );
 }

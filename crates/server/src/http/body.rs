@@ -74,7 +74,10 @@ fn expect_json(headers: &HeaderMap) -> Result<(), Failure> {
     if is_json(told) {
         return Ok(());
     }
-    refused("a body must be application/json in UTF-8".to_owned())
+    refused(
+        "a body must be application/json in UTF-8: send the header Content-Type: application/json"
+            .to_owned(),
+    )
 }
 
 fn is_json(media_type: &str) -> bool {
