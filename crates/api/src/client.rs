@@ -70,6 +70,8 @@ impl Client {
             .default_headers(headers)
             .user_agent(concat!("noetl/", env!("CARGO_PKG_VERSION")))
             .redirect(redirect::Policy::none())
+            .no_gzip()
+            .no_deflate()
             .tcp_nodelay(true)
             .tcp_keepalive(KEEPALIVE)
             .pool_idle_timeout(IDLE)

@@ -93,6 +93,9 @@ pub struct CommandMeta {
     /// How many iterations there are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collection_size: Option<u32>,
+    /// How many rows its frame asks for, in a loop over a cursor; `index` is the frame then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frame_max_rows: Option<u32>,
     /// The attempt that begins, as classic workers know it.
     pub attempts: u32,
     /// Attempts in all.
@@ -203,6 +206,10 @@ pub struct CommandReport {
     /// The data of each task of a pipeline, where that of the last one hides some of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub labels: Option<Json>,
+    /// Where the pipeline goes on in another command; then the result is the data of its tasks by
+    /// label.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub onward: Option<Json>,
     /// What its tasks wrote, by the keys of their `set`.
     #[serde(default, skip_serializing_if = "JsonMap::is_empty")]
     pub set: JsonMap,
@@ -212,6 +219,9 @@ pub struct CommandReport {
     /// What became of each task.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<TaskReport>,
+    /// What became of the rows of its frame, in a loop over a cursor.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frame: Option<FrameReport>,
     /// The attempt of the last task, from 1.
     #[serde(default = "first")]
     pub task_attempt: u32,
@@ -236,6 +246,33 @@ const fn first() -> u32 {
     1
 }
 
+/// What became of the rows of a frame.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FrameReport {
+    /// How many were claimed; none ends the chain of frames.
+    pub rows: u32,
+    /// Those whose tasks went well.
+    pub done: u32,
+    /// Those whose tasks failed.
+    pub failed: u32,
+    /// Bytes of the rows.
+    pub bytes: u64,
+    /// The first failures, where the frame went on after them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<RowError>,
+}
+
+/// A row whose tasks failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RowError {
+    /// Its place in the frame, from 0.
+    pub row: u32,
+    /// With what they failed.
+    pub error: TaskError,
+}
+
 /// How a command went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -246,6 +283,8 @@ pub enum ReportStatus {
     Failed,
     /// It goes on.
     Progress,
+    /// What it started tells its end by itself; the result is what is known of it so far.
+    Parked,
 }
 
 /// What became of a task of a command.

@@ -208,3 +208,86 @@ pub struct CancelAnswer {
     /// The same in words.
     pub message: Text,
 }
+
+/// Whether somebody ended a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CancellationCheck {
+    /// The run.
+    pub execution_id: ExecutionId,
+    /// Whether somebody did.
+    pub is_cancelled: bool,
+}
+
+/// A wish to hold a run, or to let it go on.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SteerRequest {
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Text>,
+}
+
+/// Where a run stands after it was steered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SteerAnswer {
+    /// The run.
+    pub execution_id: ExecutionId,
+    /// Where it stands.
+    pub status: ExecutionStatus,
+    /// The end of its log.
+    pub seq: i64,
+}
+
+/// How a run is said to have ended. A classic body.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FinalizeRequest {
+    /// `COMPLETED` or `FAILED`.
+    pub status: ExecutionStatus,
+    /// What it failed with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<Text>,
+    /// Why it is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Text>,
+}
+
+/// A run ended as it was said.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FinalizeAnswer {
+    /// The run.
+    pub execution_id: ExecutionId,
+    /// How it ended.
+    pub status: ExecutionStatus,
+    /// The same in words.
+    pub message: Text,
+}
+
+/// A wish to end runs that nothing happens to any more. A classic body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CleanupRequest {
+    /// How long ago they must have begun.
+    pub older_than_minutes: u32,
+    /// Whether they are only to be found.
+    pub dry_run: bool,
+}
+
+impl Default for CleanupRequest {
+    fn default() -> Self {
+        Self {
+            older_than_minutes: 5,
+            dry_run: false,
+        }
+    }
+}
+
+/// Runs that nothing happened to any more.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CleanupAnswer {
+    /// How many were ended.
+    pub cancelled_count: u32,
+    /// Which ones.
+    pub execution_ids: Vec<ExecutionId>,
+    /// The same in words.
+    pub message: Text,
+}

@@ -2,11 +2,12 @@
 //!
 //! Owns what a request and an answer look like, the paths they go by, the body of an error, and the
 //! client that speaks them. Classic bodies ignore fields that they do not know, those that are new
-//! here refuse them. Ids travel as texts, since a browser rounds numbers.
+//! here refuse them. Ids travel as texts, since a browser rounds numbers, but for [`classic`].
 //!
 //! Must not: decide anything. A type here says what may be written, not what follows from it.
 
 pub mod catalog;
+pub mod classic;
 pub mod client;
 pub mod command;
 pub mod error;
@@ -16,8 +17,12 @@ pub mod health;
 pub mod paths;
 pub mod problem;
 pub mod query;
+pub mod result;
 pub mod runtime;
+pub mod signal;
+pub mod system;
 pub mod token;
+pub mod vars;
 pub mod worker_api;
 
 pub use client::{Client, ClientSettings};

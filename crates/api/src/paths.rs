@@ -18,6 +18,14 @@ pub const EXECUTION_STATUS: &str = "/api/executions/{execution_id}/status";
 pub const EXECUTION_EVENTS: &str = "/api/executions/{execution_id}/events";
 /// Ends a run.
 pub const EXECUTION_CANCEL: &str = "/api/executions/{execution_id}/cancel";
+/// Sends a signal to a run.
+pub const EXECUTION_SIGNAL: &str = "/api/executions/{execution_id}/signal";
+/// Decides about something that a run waits for.
+pub const EXECUTION_APPROVE: &str = "/api/executions/{execution_id}/approve";
+/// Sends a signal to everybody.
+pub const SIGNALS: &str = "/api/signals";
+/// What waits for a person.
+pub const APPROVALS: &str = "/api/approvals";
 /// Registers a definition.
 pub const CATALOG_REGISTER: &str = "/api/catalog/register";
 /// A definition.
@@ -28,6 +36,8 @@ pub const COMMANDS_LEASE: &str = "/api/commands/lease";
 pub const COMMANDS_HEARTBEAT: &str = "/api/commands/heartbeat";
 /// Takes what became of commands.
 pub const COMMANDS_REPORT: &str = "/api/commands/report";
+/// Keeps a result of a run.
+pub const RESULT_PUT: &str = "/api/result/{execution_id}";
 /// A stored result.
 pub const RESULT_RESOLVE: &str = "/api/result/resolve";
 /// Registers a worker.
@@ -38,3 +48,77 @@ pub const POOL_HEARTBEAT: &str = "/api/worker/pool/heartbeat";
 pub const POOL_DEREGISTER: &str = "/api/worker/pool/deregister";
 /// The workers.
 pub const POOLS: &str = "/api/worker/pools";
+/// Starts many runs.
+pub const EXECUTE_BATCH: &str = "/api/execute/batch";
+/// Runs a definition again, with the same input.
+pub const EXECUTION_RERUN: &str = "/api/executions/{execution_id}/rerun";
+/// Ends a run and all that it started.
+pub const EXECUTION_STOP: &str = "/api/executions/{execution_id}/stop";
+/// Whether somebody ended a run.
+pub const EXECUTION_CANCELLATION: &str = "/api/executions/{execution_id}/cancellation-check";
+/// Says how a run ended.
+pub const EXECUTION_FINALIZE: &str = "/api/executions/{execution_id}/finalize";
+/// Holds a run.
+pub const EXECUTION_PAUSE: &str = "/api/executions/{execution_id}/pause";
+/// Lets a run go on.
+pub const EXECUTION_RESUME: &str = "/api/executions/{execution_id}/resume";
+/// Ends runs that nothing happens to any more.
+pub const EXECUTIONS_CLEANUP: &str = "/api/executions/cleanup";
+/// What somebody else thinks of a run.
+pub const EXECUTION_ANALYZE_AI: &str = "/api/executions/{execution_id}/analyze/ai";
+/// Registers many definitions.
+pub const CATALOG_REGISTER_BATCH: &str = "/api/catalog/register/batch";
+/// The definitions.
+pub const CATALOG_LIST: &str = "/api/catalog/list";
+/// The paths of the definitions of a kind.
+pub const CATALOG_LIST_KIND: &str = "/api/catalog/list/{kind}";
+/// The definitions of agents.
+pub const CATALOG_AGENTS: &str = "/api/catalog/agents/list";
+/// The text of a playbook.
+pub const CATALOG_CONTENT: &str = "/api/catalog/playbook/content";
+/// Registers a playbook.
+pub const CATALOG_PLAYBOOK: &str = "/api/catalog/playbook";
+/// A playbook of the catalog.
+pub const CATALOG_PLAYBOOK_OF: &str = "/api/catalog/playbooks/{*playbook_id}";
+/// Checks a playbook.
+pub const CATALOG_VALIDATE: &str = "/api/catalog/playbooks/validate";
+/// What somebody else makes of a playbook.
+pub const CATALOG_EXPLAIN_AI: &str = "/api/catalog/playbooks/explain/ai";
+/// A playbook that somebody else writes.
+pub const CATALOG_GENERATE_AI: &str = "/api/catalog/playbooks/generate/ai";
+/// Takes a definition out of the archive.
+pub const CATALOG_RESTORE: &str = "/api/catalog/restore";
+/// What is told of a definition: `ui_schema` or `versions`, behind its path.
+pub const CATALOG_OF: &str = "/api/catalog/{*path}";
+/// The queue.
+pub const COMMANDS: &str = "/api/commands";
+/// A command, by the event that issued it.
+pub const COMMAND: &str = "/api/commands/{event_id}";
+/// Gives a command to a worker.
+pub const COMMAND_CLAIM: &str = "/api/commands/{event_id}/claim";
+/// Takes an event.
+pub const EVENTS: &str = "/api/events";
+/// Takes several events.
+pub const EVENTS_BATCH: &str = "/api/events/batch";
+/// The variables of a run.
+pub const VARS: &str = "/api/vars/{execution_id}";
+/// A variable of a run.
+pub const VAR: &str = "/api/vars/{execution_id}/{name}";
+/// Counters.
+pub const DASHBOARD_STATS: &str = "/api/dashboard/stats";
+/// The same, as tiles.
+pub const DASHBOARD_WIDGETS: &str = "/api/dashboard/widgets";
+/// Where a run is placed.
+pub const SHARD_INFO: &str = "/api/runtime/shard-info";
+/// Who makes a request.
+pub const WHOAMI: &str = "/api/whoami";
+/// How the server is.
+pub const API_HEALTH: &str = "/api/health";
+/// What the server knows of itself.
+pub const STATUS: &str = "/api/status";
+/// How its store is.
+pub const POOL_STATUS: &str = "/api/pool/status";
+/// Its threads.
+pub const THREADS: &str = "/api/threads";
+/// Its profiler.
+pub const PROFILER: &str = "/api/profiler/{*what}";

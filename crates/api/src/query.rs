@@ -1,7 +1,10 @@
 //! What readers ask for: the parameters of lists and pages.
 
 use noetl_types::limits::PageLimit;
-use noetl_types::{CatalogId, EventId, EventName, ExecutionId, ExecutionStatus, Seq, Text};
+use noetl_types::{
+    CatalogId, CommandStatus, EventId, EventName, ExecutionId, ExecutionStatus, PoolName, Seq,
+    Text, Timestamp, WorkerId,
+};
 use serde::Serialize;
 
 use crate::execution::ExecutionLine;
@@ -21,6 +24,18 @@ pub struct ExecutionsQuery {
     /// Only those that a run started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<ExecutionId>,
+    /// Only those with a label: `name`, or `name=value`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<Text>,
+    /// Only those that began then or later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// Only those that began then or earlier.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+    /// Only those whose id, path or error holds this text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub q: Option<Text>,
     /// How many at most.
     pub limit: PageLimit,
     /// How many are passed over first; up to [`noetl_types::limits::MAX_PAGE_OFFSET`].
@@ -140,4 +155,26 @@ pub struct PoolsQuery {
     /// Only the one of this name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<Text>,
+}
+
+/// Which commands a list shows, oldest first.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct CommandsQuery {
+    /// Only those that stand so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<CommandStatus>,
+    /// Only those of a pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<PoolName>,
+    /// Only those that a worker had last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub worker_id: Option<WorkerId>,
+    /// Only those of a run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub execution_id: Option<ExecutionId>,
+    /// How many at most.
+    pub limit: PageLimit,
+    /// Where the page before ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<Text>,
 }

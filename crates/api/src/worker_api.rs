@@ -1,13 +1,15 @@
 //! What a worker needs of the control plane, wherever that is.
 
 use async_trait::async_trait;
-use noetl_types::{CatalogId, Json};
+use noetl_types::{CatalogId, ExecutionId, Json};
 
 use crate::catalog::CatalogItem;
 use crate::command::{
     HeartbeatAnswer, HeartbeatRequest, LeaseAnswer, LeaseRequest, ReportAnswer, ReportRequest,
 };
 use crate::error::ApiError;
+use crate::execute::{ExecuteAnswer, ExecuteRequest};
+use crate::result::{KeptResult, PutResult};
 use crate::runtime::{PoolHeartbeatAnswer, RegisterWorker, RuntimeView, WorkerName};
 
 /// What a worker needs of the control plane: over HTTP, or in the same process.
@@ -36,4 +38,15 @@ pub trait WorkerApi: Send + Sync {
 
     /// A stored result, by the address in its reference. The caller compares its digest.
     async fn resolve(&self, reference: &str) -> Result<Json, ApiError>;
+
+    /// Keeps data beside the log of a run. The same key keeps it once.
+    async fn put_result(
+        &self,
+        execution_id: ExecutionId,
+        result: PutResult,
+        key: &str,
+    ) -> Result<KeptResult, ApiError>;
+
+    /// Starts a run. The same key starts one.
+    async fn start(&self, request: ExecuteRequest, key: &str) -> Result<ExecuteAnswer, ApiError>;
 }

@@ -81,21 +81,30 @@ fn step_is_consistent(state: &State, plan: &Plan, step: StepIndex) -> Result<(),
     if run.open as usize != open {
         return Err(Violation::OpenCommands(step.0));
     }
-    if let Work::Loop(looping) = &run.work {
-        let stats = looping.stats();
-        // Commands that were withdrawn are neither open nor ended.
-        let known = u64::from(stats.success) + u64::from(stats.failed) + open as u64;
-        if looping.next > looping.iterations || known > u64::from(looping.next) {
-            return Err(Violation::Iterations(step.0));
+    let is_counted = match &run.work {
+        Work::Single { .. } => true,
+        Work::Loop(looping) => {
+            let stats = looping.stats();
+            // Commands that were withdrawn are neither open nor ended.
+            let known = u64::from(stats.success) + u64::from(stats.failed) + open as u64;
+            looping.next <= looping.iterations && known <= u64::from(looping.next)
         }
+        Work::Cursor(cursor) => {
+            let taken = open as u64 + u64::from(cursor.ended);
+            taken <= u64::from(cursor.terms.chains) && open as u64 <= u64::from(cursor.next)
+        }
+    };
+    if is_counted {
+        Ok(())
+    } else {
+        Err(Violation::Iterations(step.0))
     }
-    Ok(())
 }
 
 /// What is also true after every decision: nothing is left undone, so the run has ended, is paused,
-/// or waits for a worker. Looks at nothing but what is open, and is cheap enough for every decision
+/// or waits for a worker or for a slot. Looks at nothing but what is open, and is cheap enough for every decision
 /// of a debug build.
-pub fn settled(state: &State) -> Result<(), Violation> {
+pub fn settled(state: &State, plan: &Plan) -> Result<(), Violation> {
     if !state.held.is_empty() && !state.is_paused() {
         return Err(Violation::Held);
     }
@@ -106,22 +115,31 @@ pub fn settled(state: &State) -> Result<(), Violation> {
                 state.life,
                 Life::Ended(noetl_types::ExecutionStatus::Completed)
             );
-            let is_clear = state.open_commands() == 0 && (is_cut_short || state.active.is_empty());
+            // Steps may wait that a run does not come to which somebody calls done.
+            let has_runs = state.runs().next().is_some();
+            let is_clear = state.open_commands() == 0 && (is_cut_short || !has_runs);
             if is_clear {
                 Ok(())
             } else {
                 Err(Violation::OpenAfterEnd)
             }
         }
-        LifeStage::Running | LifeStage::Failing => {
+        LifeStage::Running | LifeStage::Failing | LifeStage::Ending => {
             let mut runs = state.runs();
             let all_wait = runs.all(|(_, run)| run.open > 0);
-            let is_waiting = state.runs().next().is_some() && all_wait;
-            if is_waiting {
+            let is_waiting = state.runs().next().is_some() || waits_for_slot(state, plan);
+            if is_waiting && all_wait {
                 Ok(())
             } else {
                 Err(Violation::Stuck)
             }
         }
     }
+}
+
+/// Whether the run, or a step of it, can go on once a slot is granted.
+fn waits_for_slot(state: &State, plan: &Plan) -> bool {
+    let mut waiting = state.waiting.iter();
+    let shares = |step| plan.model(step).concurrency.is_some();
+    !state.is_failing() && (state.wanted_slot().is_some() || waiting.any(shares))
 }

@@ -8,7 +8,7 @@
 //!
 //! ```
 //! # use std::sync::Arc;
-//! # use noetl_engine::{decide, Decision, Input, Moment, Plan, Start, State};
+//! # use noetl_engine::{decide, Decision, Input, Moment, NoCaches, Plan, Start, State};
 //! # use noetl_types::{CatalogId, ExecutionId, IdGenerator, MachineId, PlaybookPath, Timestamp};
 //! # use noetl_types::id::HighWater;
 //! # use noetl_playbook::carried::NoPayloads;
@@ -19,7 +19,7 @@
 //! # let start = Start::new(ExecutionId::new(1)?, CatalogId::new(2)?, PlaybookPath::new("one")?);
 //! let plan = Plan::new(Arc::from(playbook))?; // once for each definition
 //! let mut state = State::new(&plan); // the fold of no events
-//! let mut moment = Moment { now, ids: &mut ids, payloads: &NoPayloads };
+//! let mut moment = Moment { now, ids: &mut ids, payloads: &NoPayloads, caches: &NoCaches };
 //! let decision = decide(&state, &plan, Input::Start(Box::new(start)), &mut moment)?;
 //! // Store `decision.payloads`, append `decision.events` at version `state.version()`, then:
 //! let events = decision.commit(&mut state);
@@ -33,6 +33,7 @@
 //! ```
 
 mod apply;
+mod cache;
 mod ctx;
 mod decide;
 pub mod event;
@@ -41,23 +42,31 @@ mod job;
 mod loops;
 mod payload;
 mod plan;
+mod slot;
 mod state;
 mod step_set;
 
 pub use apply::{ApplyError, Misfit};
+pub use cache::{
+    CacheAnswer, CacheEntry, CacheHit, CacheKey, CachedResult, Caches, NoCaches, NotAResult, Origin,
+};
 pub use decide::{
-    Claim, Decision, IgnoredResult, Input, LeaseExpired, Moment, Refused, Report, ReportOutcome,
-    Start, TaskResult, Verdict, decide,
+    Approve, Beside, Called, ChildEnd, ChildEnded, Claim, Decided, Decision, Errand, Finalize,
+    IgnoredResult, Input, LeaseExpired, LookBack, MAX_CHILD_DEPTH, MAX_SIGNAL_BYTES, Moment,
+    Refused, Remark, Report, ReportOutcome, Signal, Start, TaskResult, Told, Verdict, decide,
+    wanted_slots,
 };
 pub use event::{DecodeError, Event, EventKind, ExecutionHeader, decode, encode};
 pub use job::job;
 pub use loops::Items;
 pub use payload::{Data, INLINE_MAX, NewPayload, NotAReference, Reference};
-pub use plan::{ArcPlan, Construct, LoopPlan, MAX_IN_FLIGHT, Plan, PlanError, StepPlan};
+pub use plan::{ArcPlan, LoopPlan, MAX_IN_FLIGHT, Plan, PlanError, StepPlan};
+pub use slot::{RunSlot, Slot, SlotChange, SlotGrant, SlotHolder, SlotWant};
 pub use state::{
-    Act, Arrival, CallResult, Command, CommandPhase, CommandStage, FOLD_VERSION, Latest, LeadEvent,
-    Left, LifeStage, LoopState, Outcome, Output, Run, SnapshotError, State, StepStage, StepState,
-    StepStatus, Timer, Waiting, Work,
+    Act, Arrival, CallResult, Command, CommandPhase, CommandStage, CursorState, FOLD_VERSION,
+    FrameEnd, KeptSignal, Latest, LeadEvent, Left, LifeStage, LoopState, MAX_KEPT_SIGNALS,
+    OpenTimer, OpenWait, Outcome, Output, Parked, RelayState, Run, SnapshotError, State, StepStage,
+    StepState, StepStatus, TakenSignal, Timer, WaitKind, Waiting, Work,
 };
 pub use step_set::StepSet;
 

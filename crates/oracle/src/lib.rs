@@ -3,7 +3,8 @@
 //! The engine keeps incremental state and decides event by event. The interpreter here follows the
 //! sentences of the language one after the other instead: it searches the graph anew for every
 //! question, clones its whole state where a decision may turn out void, and knows nothing of logs,
-//! stores or workers. It shares the model and the templates with the engine, and no decision.
+//! stores or workers. Its clock stands still while anything can be done, and then goes to whatever
+//! comes next. It shares the model and the templates with the engine, and no decision.
 //!
 //! Owns [`interpret`], the [`generate`] module that writes random playbooks, and [`shrink`], which makes
 //! a failing one small. It must never depend on the engine.
@@ -36,14 +37,11 @@ mod script;
 mod shrink;
 mod writes;
 
-pub use interpret::{Schedule, Unsupported, interpret, start_workload};
-pub use names::{StepValue, View};
+pub use interpret::{BEGINS, Schedule, Unsupported, interpret, interpret_after, start_workload};
 pub use outcome::{Answer, Call, ErrorKind, Outcomes, TaskError};
-pub use pipeline::{Closed, Command, Failed, Item, Succeeded, execute};
 pub use result::{Happening, RunResult, Skip, SkipReason, StepResult, StepStatus, comparable};
-pub use script::Script;
+pub use script::{ChildEnd, ChildStatus, Decided, Script, Signal, World, child_end, decisions};
 pub use shrink::{Fails, shrink, shrink_seed};
-pub use writes::Write;
 
 #[cfg(test)]
 mod tests;

@@ -8,11 +8,11 @@ use noetl_types::{Json, JsonMap};
 
 /// The data of a successful run of a step.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct StepValue {
+pub(crate) struct StepValue {
     /// The data.
-    pub data: Json,
+    pub(crate) data: Json,
     /// For a pipeline, the data of each of its tasks.
-    pub labels: Option<JsonMap>,
+    pub(crate) labels: Option<JsonMap>,
 }
 
 impl StepValue {
@@ -27,21 +27,21 @@ impl StepValue {
 
 /// All that templates of a step can see of the execution, as of one moment.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct View {
+pub(crate) struct View {
     /// The path of the playbook.
-    pub path: Arc<str>,
+    pub(crate) path: Arc<str>,
     /// The recorded input.
-    pub workload: Json,
+    pub(crate) workload: Json,
     /// The variables of the execution.
-    pub ctx: JsonMap,
+    pub(crate) ctx: JsonMap,
     /// The data of every step that has succeeded.
-    pub data: BTreeMap<Arc<str>, StepValue>,
+    pub(crate) data: BTreeMap<Arc<str>, StepValue>,
     /// What `steps` holds.
-    pub steps: JsonMap,
+    pub(crate) steps: JsonMap,
     /// The data of the step whose arc led here.
-    pub result: Json,
+    pub(crate) result: Json,
     /// What `set: step.x` wrote in this run of the step.
-    pub vars: JsonMap,
+    pub(crate) vars: JsonMap,
 }
 
 /// How strong a name is, the weakest first.

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use noetl_types::{EventType, ExecutionStatus, Json, JsonMap};
 
+use crate::names::StepValue;
 use crate::outcome::ErrorKind;
 
 /// What a run came to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunResult {
-    /// `Completed` or `Failed`.
+    /// `Completed` or `Failed`; `Running` where the run waits for what never comes.
     pub status: ExecutionStatus,
     /// The kind of the first uncaught failure.
     pub error_kind: Option<ErrorKind>,
@@ -28,6 +29,23 @@ pub struct RunResult {
     pub failed_steps: Vec<Arc<str>>,
     /// What happened, in the order and the words of the log.
     pub history: Vec<Happening>,
+    /// What the run has left to others.
+    pub(crate) left: Vec<Cached>,
+}
+
+/// A result that other runs of the same step may take over.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Cached {
+    /// The step, by its number.
+    pub(crate) step: usize,
+    /// What must be equal.
+    pub(crate) key: String,
+    /// The event that the result means to arcs.
+    pub(crate) event: &'static str,
+    /// The result.
+    pub(crate) value: StepValue,
+    /// When it is too old.
+    pub(crate) until: Option<u64>,
 }
 
 /// What became of a step.
@@ -120,7 +138,7 @@ pub struct Happening {
 ///
 /// The language fixes the kind of an error, and not the text of its message. A loop that tolerates
 /// failures keeps error objects in its data: each is reduced to its kind here, and an empty list of
-/// them is dropped.
+/// them is dropped. The id of a child is drawn anew in every run.
 pub fn comparable(data: &Json) -> Json {
     match data {
         Json::Map(map) => {
@@ -128,6 +146,10 @@ pub fn comparable(data: &Json) -> Json {
             for (key, value) in map.iter() {
                 let is_empty = value.as_list().is_some_and(<[Json]>::is_empty);
                 if &**key == "errors" && is_empty {
+                    continue;
+                }
+                if &**key == "execution_id" {
+                    kept.insert(Arc::clone(key), Json::Null);
                     continue;
                 }
                 let value = match value.get("kind") {

@@ -8,7 +8,7 @@ use noetl_types::{Json, JsonMap};
 
 /// One write of a `set`.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Write {
+pub(crate) enum Write {
     /// To a variable of the execution.
     Ctx(Vec<Arc<str>>, Json),
     /// To a variable of the iteration, outside of loops of the run.

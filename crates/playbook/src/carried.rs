@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use noetl_types::{Digest, Json, JsonMap};
 
+use crate::shift::Relay;
 use crate::template::{Binding, Data as TemplateData, External, Need, StepData};
 
 /// Payloads that were fetched, by the address in their reference.
@@ -48,6 +49,8 @@ pub struct Carried {
     /// Whether everything is here that a template of the run can see, so that names are found by
     /// their precedence: variables, then data of steps, then the input of the run.
     pub everything: bool,
+    /// What earlier commands of the same pipeline hand on.
+    pub relay: Option<Relay>,
 }
 
 /// Where the data of a step comes from, as far as its lookup depends on it.
@@ -118,6 +121,9 @@ impl Carried {
         if self.everything {
             put("everything", Json::Bool(true));
         }
+        if let Some(relay) = &self.relay {
+            put("relay", Json::from(relay.to_json()));
+        }
         map
     }
 
@@ -148,6 +154,9 @@ impl Carried {
         }
         if let Some(references) = map.get("references") {
             carried.references = texts(references)?;
+        }
+        if let Some(relay) = map.get("relay") {
+            carried.relay = Some(Relay::from_json(relay.as_map()?)?);
         }
         Some(carried)
     }

@@ -11,6 +11,7 @@ pub mod graph;
 pub mod model;
 pub mod paths;
 pub mod policy;
+pub mod segments;
 pub mod shift;
 pub mod source;
 pub mod template;

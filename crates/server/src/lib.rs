@@ -4,10 +4,12 @@
 //!
 //! Must not: hold rules of the language, which are the engine's, or SQL, which is the store's.
 
+pub mod chance;
 pub mod clock;
 pub mod http;
 mod read;
 pub mod runtime;
 
+pub use chance::{Chance, SystemChance};
 pub use clock::{Clock, SystemClock};
 pub use runtime::{Runtime, RuntimeError, Settings};

@@ -18,7 +18,7 @@ use noetl_api::execute::{ExecuteRequest, Outcome};
 use noetl_api::execution::CancelRequest;
 use noetl_server::{Runtime, Settings, SystemClock};
 use noetl_store::faulty::{Fault, FaultyStore, Method};
-use noetl_store::{MemoryStore, NewCatalogEntry, Store};
+use noetl_store::{Commons as _, MemoryStore, NewCatalogEntry, SlotState, Store};
 use noetl_types::limits::LeaseBatch;
 use noetl_types::{
     CatalogId, ErrorCode, ExecutionId, ExecutionStatus, Json, Millis, PlaybookPath, PoolName,
@@ -135,9 +135,11 @@ fn done(command: &LeasedCommand) -> CommandReport {
         status: ReportStatus::Completed,
         result: Some(Json::object([("index", Json::from(command.meta.index))])),
         labels: None,
+        onward: None,
         set: noetl_types::JsonMap::new(),
         error: None,
         tasks: Vec::new(),
+        frame: None,
         task_attempt: 1,
         retries: Vec::new(),
         claimed_at: Some(command.claimed_at),
@@ -227,6 +229,37 @@ async fn the_same_report_twice_counts_once() {
         verdicts,
         [ReportVerdict::Accepted, ReportVerdict::Duplicate]
     );
+}
+
+/// The state of a run forgets the commands of a loop that is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_report_that_comes_again_after_its_loop_is_known() {
+    let house = house().await;
+    let body = "workflow:
+  - step: start
+    tool: {kind: noop}
+    loop: {in: 3, iterator: n, spec: {mode: parallel}}
+    next: {arcs: [{step: b}]}
+  - {step: b, tool: {kind: noop}}
+";
+    house.register("forgets", body).await;
+    house.execute("forgets", 0).await;
+    let commands = house.lease("w1", 3, 0).await;
+    assert_eq!(commands.len(), 3);
+    for verdict in [ReportVerdict::Accepted, ReportVerdict::Duplicate] {
+        for command in &commands {
+            let request = report("w1", vec![done(command)], None);
+            let answer = house.runtime.report(request).await.unwrap();
+            assert_eq!(answer.results[0].status, verdict);
+        }
+    }
+    let failed = CommandReport {
+        status: ReportStatus::Failed,
+        ..done(&commands[0])
+    };
+    let other = report("w1", vec![failed], None);
+    let answer = house.runtime.report(other).await.unwrap();
+    assert_eq!(answer.results[0].status, ReportVerdict::Ignored);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -373,5 +406,129 @@ async fn one_look_into_the_queue_at_a_time() {
         looks.load(Ordering::Relaxed),
         1,
         "the second knows what the first has found"
+    );
+}
+
+/// A store that fails once, when a test says so.
+fn failing_once(
+    memory: &Arc<MemoryStore>,
+    method: Method,
+    fault: Fault,
+) -> (Arc<dyn Store>, Arc<AtomicU32>) {
+    let armed = Arc::new(AtomicU32::new(0));
+    let due = Arc::clone(&armed);
+    let plan = Box::new(move |asked| {
+        let is_due = asked == method
+            && due
+                .try_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                    left.checked_sub(1)
+                })
+                .is_ok_and(|left| left == 1);
+        if is_due { fault } else { Fault::None }
+    });
+    let store = FaultyStore::sharing(Arc::clone(memory), plan);
+    (Arc::new(store), armed)
+}
+
+/// Whoever is refused gives up, so a server that does not know where a log stands refuses nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_cannot_catch_up_refuses_nothing() {
+    let memory = Arc::new(MemoryStore::new());
+    let first = house_on(Arc::clone(&memory) as _, Settings::default()).await;
+    let (store, armed) = failing_once(&memory, Method::Events, Fault::Before);
+    let second = house_on(store, Settings::default()).await;
+    first.register("line", LINE).await;
+    second.execute("line", 0).await;
+    let start = first.lease("w1", 1, LONG).await.remove(0);
+    let request = report("w1", vec![done(&start)], Some(1));
+    let next = first.runtime.report(request).await.unwrap().commands;
+    armed.store(1, Ordering::Relaxed);
+    let send = || report("w1", vec![done(&next[0])], None);
+    let unsure = second.runtime.report(send()).await.unwrap();
+    assert_eq!(unsure.results[0].code, Some(ErrorCode::StoreUnavailable));
+    let sure = second.runtime.report(send()).await.unwrap();
+    assert_eq!(sure.results[0].status, ReportVerdict::Accepted);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_birth_that_meets_a_conflict_is_tried_again() {
+    let memory = Arc::new(MemoryStore::new());
+    let (store, armed) = failing_once(&memory, Method::Append, Fault::Conflict);
+    let house = house_on(store, Settings::default()).await;
+    house.register("one", ONE).await;
+    armed.store(1, Ordering::Relaxed);
+    house.execute("one", 0).await;
+    assert_eq!(house.lease("w1", 1, LONG).await.len(), 1);
+}
+
+/// The server that sees a child end may have an old picture of the parent.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_child_that_ends_elsewhere_is_heard_of() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let first = house_on(Arc::clone(&store), Settings::default()).await;
+    let second = house_on(store, Settings::default()).await;
+    let body = "workflow:
+  - {step: start, tool: {kind: noop}, next: {arcs: [{step: call}]}}
+  - {step: call, tool: {kind: playbook, path: one, return_result: true}}
+";
+    first.register("one", ONE).await;
+    first.register("parent", body).await;
+    let (parent, _) = second.execute("parent", 0).await;
+    for house in [&first, &second] {
+        let command = house.lease("w1", 1, LONG).await.remove(0);
+        let request = report("w1", vec![done(&command)], None);
+        house.runtime.report(request).await.unwrap();
+    }
+    let patience = Duration::from_secs(20);
+    let outcome = second.runtime.wait_for_end(parent, patience).await.unwrap();
+    assert_eq!(outcome.unwrap().status, ExecutionStatus::Completed);
+}
+
+/// A run that is passed over as soon as it has its slot never had it before it ended.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_ends_with_its_slot_gives_it_back() {
+    let house = house().await;
+    let body = "concurrency: {key: k}
+workflow:
+  - {step: start, when: \"{{ false }}\", tool: {kind: noop}}
+";
+    house.register("skips", body).await;
+    for _ in 0..2 {
+        let (_, outcome) = house.execute("skips", LONG).await;
+        assert_eq!(outcome.unwrap().status, ExecutionStatus::Completed);
+    }
+}
+
+/// A commit whose answer is lost is decided again, and then the run has the slot already.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_is_told_twice_is_kept() {
+    let memory = Arc::new(MemoryStore::new());
+    let (store, armed) = failing_once(&memory, Method::Append, Fault::After);
+    let house = house_on(store, Settings::default()).await;
+    let body = "concurrency: {key: k}\nworkflow:\n  - {step: start, tool: {kind: noop}}\n";
+    house.register("shares", body).await;
+    armed.store(2, Ordering::Relaxed);
+    house.execute("shares", 0).await;
+    let command = house.lease("w1", 1, LONG).await;
+    house.execute("shares", 0).await;
+    assert_eq!(command.len(), 1);
+    let limit = noetl_types::limits::PageLimit::MAX;
+    while !memory
+        .errands(Timestamp::MAX, limit)
+        .await
+        .unwrap()
+        .is_empty()
+    {
+        tokio::task::yield_now().await;
+    }
+    let choice = noetl_store::SlotChoice::Key {
+        tenant_id: TenantId::default(),
+        key: noetl_store::MatchKey::of(&"=k".into()),
+    };
+    let slots = memory.slots(choice, limit).await.unwrap();
+    let states: Vec<_> = slots.iter().map(|slot| slot.state).collect();
+    assert!(
+        matches!(states[..], [SlotState::Held { .. }, SlotState::Waiting]),
+        "{states:?}"
     );
 }

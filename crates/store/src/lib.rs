@@ -5,13 +5,17 @@
 //!
 //! A store decides nothing. What an append means for the execution, its commands and its timers
 //! comes with the append; the store checks that the log stands where the caller believes, that the
-//! leases are what the caller believes, and writes everything or nothing. Whatever both databases
+//! leases are what the caller believes, that nobody did the same before where that is asked, and
+//! writes everything or nothing. Whatever both databases
 //! must agree on, such as the numbering and the hash chain of events, is computed here, once,
 //! before a backend sees it.
 //!
 //! Must not: read a clock, make random numbers, fold events, or know what a status means beyond
 //! whether it ends something.
 
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod blobs;
+mod commons;
 mod error;
 mod fair;
 pub mod faulty;
@@ -31,6 +35,7 @@ mod store;
 #[cfg(test)]
 mod suite;
 
+pub use commons::Commons;
 pub use error::{Cause, StoreError};
 pub use memory::MemoryStore;
 pub use model::*;

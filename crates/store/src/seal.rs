@@ -5,11 +5,12 @@
 
 use std::collections::BTreeSet;
 
-use noetl_types::{Chain, EventName, EventRecord};
+use noetl_types::{Chain, EventName, EventRecord, TenantId};
 
 use crate::model::{
-    Append, AppendRefused, CommandChange, Fence, Head, InvalidAppend, MAX_APPEND_EVENTS,
-    MAX_APPEND_ITEMS, MAX_APPEND_RESULT_BYTES, TimerChange,
+    Append, AppendRefused, CommandChange, ErrandChange, Fence, Head, InvalidAppend,
+    MAX_APPEND_EVENTS, MAX_APPEND_ITEMS, MAX_APPEND_RESULT_BYTES, SlotChange, TimerChange,
+    WaitChange,
 };
 
 /// An append that is ready to be written.
@@ -22,6 +23,8 @@ pub(crate) struct Sealed {
     pub(crate) head: Head,
     /// Whether the events may follow the end of the execution.
     pub(crate) is_audit: bool,
+    /// Whose the execution is.
+    pub(crate) tenant_id: TenantId,
 }
 
 /// An event that only lacks its place in the feed.
@@ -47,6 +50,7 @@ pub(crate) fn seal_all(appends: Vec<Append>) -> Vec<Result<Sealed, AppendRefused
 
 fn seal(mut append: Append) -> Result<Sealed, InvalidAppend> {
     check(&append)?;
+    let tenant_id = append.tenant_id();
     let ingest_time = append.now.max(append.expected.ingest_time);
     let mut head = append.expected;
     let mut is_audit = true;
@@ -76,6 +80,7 @@ fn seal(mut append: Append) -> Result<Sealed, InvalidAppend> {
         events,
         head,
         is_audit,
+        tenant_id,
     })
 }
 
@@ -103,6 +108,7 @@ fn check(append: &Append) -> Result<(), InvalidAppend> {
         return Err(InvalidAppend::FenceTwice);
     }
     check_results(append)?;
+    check_shared(append)?;
     check_issued(append)
 }
 
@@ -113,6 +119,33 @@ fn check_results(append: &Append) -> Result<(), InvalidAppend> {
     let bytes: usize = append.results.iter().map(|it| it.bytes.len()).sum();
     if bytes > MAX_APPEND_RESULT_BYTES {
         return Err(InvalidAppend::ResultsTooLarge);
+    }
+    Ok(())
+}
+
+fn check_shared(append: &Append) -> Result<(), InvalidAppend> {
+    if !all_differ(append.waits.iter().map(WaitChange::command_id)) {
+        return Err(InvalidAppend::WaitTwice);
+    }
+    let awaits_nothing = |change: &WaitChange| match change {
+        WaitChange::Open(wait) => wait.names.is_empty(),
+        WaitChange::Close { .. } => false,
+    };
+    if append.waits.iter().any(awaits_nothing) {
+        return Err(InvalidAppend::WaitForNothing);
+    }
+    if !all_differ(append.errands.iter().map(ErrandChange::errand_id)) {
+        return Err(InvalidAppend::ErrandTwice);
+    }
+    if !all_differ(append.slots.iter().map(SlotChange::subject)) {
+        return Err(InvalidAppend::SlotTwice);
+    }
+    let keys = append.cached.iter().map(|put| (&put.scope, put.key_sha256));
+    if !all_differ(keys) {
+        return Err(InvalidAppend::CacheTwice);
+    }
+    if append.dedup.is_some() && append.start.is_none() {
+        return Err(InvalidAppend::DedupWithoutStart);
     }
     Ok(())
 }

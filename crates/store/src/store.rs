@@ -5,17 +5,19 @@ use std::fmt;
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
 use noetl_types::{
-    CommandId, ExecutionId, FeedPosition, ResultId, StoredEvent, TenantId, Text, Timestamp,
-    Version, WorkerId,
+    CommandId, EventId, ExecutionId, FeedPosition, PlaybookPath, ResultId, StoredEvent, TenantId,
+    Text, Timestamp, Version, WorkerId,
 };
 
+use crate::commons::Commons;
 use crate::error::StoreError;
 use crate::model::{
-    Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Command,
-    CommandFilter, CommandPage, DueTimer, Execution, ExecutionFilter, ExecutionPage, Extension,
-    FeedBatch, FeedLimit, Fence, LeaseRequest, LeasedCommand, Loaded, LogPage, MachineLease,
-    MachineRefused, MachineRenewal, MachineRequest, NewCatalogEntry, NewRuntime, PoolCount,
-    Registered, Release, Runtime, RuntimeKind, Snapshot, SnapshotKey, StoredResult,
+    Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Claim,
+    ClaimedCommand, Command, CommandFilter, CommandPage, Counts, DueTimer, Execution,
+    ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence, LeaseRequest,
+    LeasedCommand, Loaded, LogPage, MachineLease, MachineRefused, MachineRenewal, MachineRequest,
+    NewCatalogEntry, NewRuntime, PoolCount, PutRefused, Registered, Release, ResultPut, Runtime,
+    RuntimeKind, Snapshot, SnapshotKey, StoredResult, VersionFilter,
 };
 
 /// Where a system keeps what it knows.
@@ -23,7 +25,7 @@ use crate::model::{
 /// Times and tokens come in with the call: a store reads no clock and makes no random numbers. A
 /// call whose future is dropped may still take effect.
 #[async_trait]
-pub trait Store: Send + Sync + fmt::Debug {
+pub trait Store: Commons + Send + Sync + fmt::Debug {
     /// Writes events, and all that follows from them, with one verdict for each append.
     ///
     /// Appends are independent: none fails because of another. Where two of one call name the same
@@ -47,10 +49,23 @@ pub trait Store: Send + Sync + fmt::Debug {
         page: LogPage,
     ) -> Result<Vec<StoredEvent>, StoreError>;
 
+    /// One event of an execution, by its id.
+    async fn event(
+        &self,
+        execution_id: ExecutionId,
+        event_id: EventId,
+    ) -> Result<Option<StoredEvent>, StoreError>;
+
     /// Keeps a snapshot. One of the same kind and version that is there already stays.
     async fn write_snapshot(&self, snapshot: Snapshot) -> Result<(), StoreError>;
 
-    /// A result that an append of the execution brought along; `None` if there is none of that id.
+    /// Keeps a result that comes by itself. The same one again is fine.
+    ///
+    /// A large one becomes a file where the store has a folder for such, and a row else. It is
+    /// durable when the call is answered.
+    async fn put_result(&self, put: ResultPut) -> Result<(), PutRefused>;
+
+    /// A result of an execution, expired or not; `None` if there is none of that id.
     async fn result(
         &self,
         execution_id: ExecutionId,
@@ -66,6 +81,18 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// A page of executions, newest first.
     async fn executions(&self, filter: ExecutionFilter) -> Result<ExecutionPage, StoreError>;
 
+    /// Executions that another one started and that have not ended, in the order of their ids, behind
+    /// the last one of the page before.
+    async fn open_children(
+        &self,
+        parent: ExecutionId,
+        after: Option<ExecutionId>,
+        limit: PageLimit,
+    ) -> Result<Vec<Execution>, StoreError>;
+
+    /// How many executions and definitions a tenant has.
+    async fn counts(&self, tenant_id: &TenantId) -> Result<Counts, StoreError>;
+
     /// Whether retention has dropped the range of ids that an execution lies in.
     async fn is_gone(&self, execution_id: ExecutionId) -> Result<bool, StoreError>;
 
@@ -74,6 +101,15 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// A grant is not durable by itself. A crash may forget it; then the command is there to be
     /// leased again, and the fence refuses whoever still believes in the old grant.
     async fn lease(&self, request: LeaseRequest) -> Result<Vec<LeasedCommand>, StoreError>;
+
+    /// Grants one command, if it is free; `None` where there is no such command, or no more.
+    ///
+    /// A grant like any other: not durable by itself.
+    async fn claim(
+        &self,
+        command_id: CommandId,
+        claim: Claim,
+    ) -> Result<Option<ClaimedCommand>, StoreError>;
 
     /// Keeps leases, up to the deadline of each command; one answer for each fence.
     async fn extend(
@@ -109,7 +145,8 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// Timers whose time has come, earliest first.
     async fn due(&self, now: Timestamp, limit: PageLimit) -> Result<Vec<DueTimer>, StoreError>;
 
-    /// Registers a definition: the newest version if its content is the same, else the next one.
+    /// Registers a definition: the newest version if its content is the same, else the next one. A path
+    /// that was archived is not any more.
     async fn register(&self, entry: NewCatalogEntry) -> Result<Registered, StoreError>;
 
     /// A definition of a tenant.
@@ -121,6 +158,21 @@ pub trait Store: Send + Sync + fmt::Debug {
 
     /// The newest versions of definitions, in the order of their paths.
     async fn catalog(&self, filter: CatalogFilter) -> Result<Vec<CatalogEntry>, StoreError>;
+
+    /// The versions of a definition, newest first.
+    async fn catalog_versions(
+        &self,
+        filter: VersionFilter,
+    ) -> Result<Vec<CatalogEntry>, StoreError>;
+
+    /// Archives the definition at a path since a time, or takes it back with `None`; `false` if it is
+    /// so already, or if there is none.
+    async fn archive(
+        &self,
+        tenant_id: &TenantId,
+        path: &PlaybookPath,
+        since: Option<Timestamp>,
+    ) -> Result<bool, StoreError>;
 
     /// Registers a process, or refreshes what it said before.
     async fn register_runtime(&self, runtime: NewRuntime) -> Result<Runtime, StoreError>;

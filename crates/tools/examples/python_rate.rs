@@ -30,6 +30,7 @@ fn call() -> Call {
         config: JsonMap::from([("code".into(), Json::from(CODE))]),
         input: JsonMap::from([("order".into(), order), ("rate".into(), rate)]),
         execution_id: "1".into(),
+        command: String::new(),
         step: "price".into(),
         label: "price".into(),
         idempotency_key: "1:1:price:1".into(),

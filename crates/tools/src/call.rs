@@ -16,6 +16,9 @@ pub struct Call {
     pub input: JsonMap,
     /// The run that this is part of.
     pub execution_id: String,
+    /// The command that this is part of, if any: what tools keep for it lasts until
+    /// [`Toolbox::forget`](crate::Toolbox::forget).
+    pub command: String,
     /// The step that this is part of.
     pub step: String,
     /// The label of the task.

@@ -3,23 +3,43 @@
 //! Owns the tool kinds of the language that run on a worker, one file a kind behind one trait, and
 //! the walls around them: timeout, cancellation, process groups, output caps and the egress guard.
 //! A tool gets a rendered [`Call`] and gives an [`Outcome`]; it sees neither the store nor the
-//! server, evaluates no policy and retries nothing.
+//! server but through [`platform`], evaluates no policy and retries nothing.
 
+mod artifact;
 mod call;
 mod config;
+mod container;
+pub mod cursor;
 pub mod egress;
 mod http;
 mod lenient;
+mod mcp;
 mod noop;
+pub mod platform;
+mod playbook;
+mod postgres;
 mod process;
+mod program;
 mod python;
+#[cfg(feature = "rhai")]
+mod rhai;
+mod roots;
+mod script;
 mod settings;
 mod shell;
+mod source;
+mod sql;
+mod sqlite;
 mod tool;
 mod toolbox;
+mod transfer;
+mod words;
 
 pub use call::{Call, Outcome};
 pub use noetl_playbook::model::ToolKind;
-pub use settings::{ENVIRONMENT_ALLOW_LIST, PythonSettings, Settings, Walls};
+pub use settings::{
+    ContainerSettings, ENVIRONMENT_ALLOW_LIST, LARGEST_OUTPUT, PostgresSettings, PythonSettings,
+    Settings, Walls,
+};
 pub use tokio_util::sync::CancellationToken;
 pub use toolbox::Toolbox;

@@ -138,10 +138,22 @@ impl Written {
 
     /// The last line of the error output that says something.
     pub(crate) fn last_error_line(&self) -> Option<String> {
-        let text = String::from_utf8_lossy(&self.stderr.bytes);
-        text.lines()
-            .rfind(|line| !line.trim().is_empty())
-            .map(|line| line.trim().to_owned())
+        self.stderr.last_line()
+    }
+
+    /// The last line of the standard output that says something.
+    pub(crate) fn last_line(&self) -> Option<String> {
+        self.stdout.last_line()
+    }
+
+    /// The standard output.
+    pub(crate) fn stdout(&self) -> Json {
+        self.stdout.text()
+    }
+
+    /// Whether something was cut off.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.stdout.cut || self.stderr.cut
     }
 
     /// Puts `stdout`, `stderr` and, when something was cut off, `truncated` into a map. What is not
@@ -149,7 +161,7 @@ impl Written {
     pub(crate) fn put_into(&self, map: &mut JsonMap) {
         map.insert("stdout".into(), self.stdout.text());
         map.insert("stderr".into(), self.stderr.text());
-        if self.stdout.cut || self.stderr.cut {
+        if self.is_cut() {
             map.insert("truncated".into(), Json::from(true));
         }
     }
@@ -167,6 +179,13 @@ impl Kept {
         let room = cap.saturating_sub(self.bytes.len()).min(bytes.len());
         self.cut |= room < bytes.len();
         self.bytes.extend(&bytes[..room]);
+    }
+
+    fn last_line(&self) -> Option<String> {
+        let text = String::from_utf8_lossy(&self.bytes);
+        text.lines()
+            .rfind(|line| !line.trim().is_empty())
+            .map(|line| line.trim().to_owned())
     }
 
     fn text(&self) -> Json {

@@ -4,10 +4,12 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 
 use async_trait::async_trait;
+use noetl_types::{TaskError, TaskErrorKind};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::sync::Semaphore;
 
 use crate::call::{Call, Outcome};
+use crate::platform::{Platform, PlatformHandle};
 
 /// A tool kind.
 ///
@@ -28,13 +30,31 @@ pub(crate) trait Tool: Send + Sync {
     async fn shutdown(&self) {}
 }
 
-/// What the toolbox knows about a call that runs: the process group it may ask to stop.
-#[derive(Debug, Default)]
+/// What surrounds a call that runs: the process group that may be asked to stop, and the way to the
+/// control plane.
+#[derive(Default)]
 pub(crate) struct Scope {
     group: Mutex<Option<Pid>>,
+    platform: PlatformHandle,
 }
 
 impl Scope {
+    /// The surroundings of a call, with a way to the control plane where there is one.
+    pub(crate) fn new(platform: PlatformHandle) -> Self {
+        Self {
+            group: Mutex::default(),
+            platform,
+        }
+    }
+
+    /// The control plane.
+    pub(crate) fn platform(&self) -> Result<&dyn Platform, TaskError> {
+        self.platform.as_deref().ok_or_else(|| {
+            let message = "this needs a server, and these tools are not connected to one";
+            TaskError::new(TaskErrorKind::Unsupported, message)
+        })
+    }
+
     /// Tells which process group works for the call now.
     pub(crate) fn enter_group(&self, group: Pid) {
         *self.lock() = Some(group);

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noetl_api::command::{
-    CommandReport, LeasedCommand, ReportStatus, RetriedTask, TaskReport, TaskStatus,
+    CommandReport, FrameReport, LeasedCommand, ReportStatus, RetriedTask, RowError, TaskReport,
+    TaskStatus,
 };
 use noetl_playbook::carried::Carried;
 use noetl_playbook::shift::{
-    self, Answer, CallSpec, Do, Finished, Job, MAX_TASK_RUNS, Moment, Shift, Wanted,
+    self, Ahead, Answer, CallSpec, Do, Finished, Job, MAX_TASK_RUNS, Moment, Shift, Wanted,
 };
 use noetl_playbook::template::TemplateLimits;
 use noetl_tools::{Call, Outcome};
@@ -48,6 +49,7 @@ pub(crate) async fn work(shop: Arc<Shop>, command: LeasedCommand, slot: OwnedSem
             Some(failed(error))
         }
     };
+    shop.tools.forget(&name(&command));
     let Some(finished) = finished.filter(|_| !held.cancel.is_cancelled()) else {
         tracing::info!(
             execution_id = %command.execution_id,
@@ -112,16 +114,16 @@ impl Work<'_> {
 
     fn job(&self, playbook: Arc<noetl_playbook::model::Playbook>, carried: Carried) -> Job {
         let (command, settings) = (self.command, &self.shop.settings);
-        let total = command.meta.collection_size.unwrap_or_default();
         Job {
             playbook,
             step: Text::from(&command.node_name),
             execution_id: command.execution_id,
-            command_id: command.command_id,
+            command_id: Some(command.command_id),
             worker_id: Some(settings.worker_id.clone()),
             idempotency_key: command.idempotency_key.clone(),
             carried,
-            iteration: command.meta.index.map(|index| (index, total)),
+            iteration: command.meta.index.zip(command.meta.collection_size),
+            frame: command.meta.frame_max_rows,
             issued_at: command.meta.issued_at,
             limits: TemplateLimits::default(),
             max_data: settings.result_max,
@@ -186,7 +188,12 @@ impl Work<'_> {
         let label = Arc::clone(&spec.label);
         let call = self.tool_call(spec);
         let began = Instant::now();
-        let outcome = caught(self.shop.tools.call(call, self.held.cancel.clone())).await;
+        let platform = Arc::clone(&self.shop.errands) as _;
+        let calling = self
+            .shop
+            .tools
+            .call(Some(platform), call, self.held.cancel.clone());
+        let outcome = caught(calling).await;
         let outcome = outcome.unwrap_or_else(|panicked| {
             tracing::error!(
                 execution_id = %self.held.execution_id,
@@ -225,6 +232,7 @@ impl Work<'_> {
             config,
             input: spec.input,
             execution_id: self.held.execution_id.to_string(),
+            command: name(self.command),
             step: self.command.node_name.to_string(),
             label: spec.label.to_string(),
             idempotency_key: spec.idempotency_key.to_string(),
@@ -234,6 +242,11 @@ impl Work<'_> {
             variables,
         }
     }
+}
+
+/// What the tools know a command by: two attempts have nothing in common.
+fn name(command: &LeasedCommand) -> String {
+    format!("{}:{}", command.command_id, command.attempt)
 }
 
 fn overdue() -> TaskError {
@@ -250,6 +263,22 @@ fn failed(error: TaskError) -> Finished {
         set: noetl_types::JsonMap::new(),
         attempt: 1,
         tasks: Vec::new(),
+        frame: None,
+        ahead: Ahead::Nothing,
+    }
+}
+
+fn frame_report(frame: shift::FrameReport) -> FrameReport {
+    let errors = frame.errors.into_iter().map(|failed| RowError {
+        row: failed.row,
+        error: failed.error,
+    });
+    FrameReport {
+        rows: frame.rows,
+        done: frame.done,
+        failed: frame.failed,
+        bytes: frame.bytes,
+        errors: errors.collect(),
     }
 }
 
@@ -259,11 +288,13 @@ fn report(
     started_at: Timestamp,
     finished_at: Timestamp,
 ) -> CommandReport {
-    let status = match finished.error {
-        None => ReportStatus::Completed,
-        Some(_) => ReportStatus::Failed,
+    let (status, onward) = match (&finished.error, finished.ahead) {
+        (Some(_), _) => (ReportStatus::Failed, None),
+        (None, Ahead::Nothing) => (ReportStatus::Completed, None),
+        (None, Ahead::Segment(onward)) => (ReportStatus::Completed, Some(onward.to_json())),
+        (None, Ahead::Callback) => (ReportStatus::Parked, None),
     };
-    let has_data = status == ReportStatus::Completed || !finished.data.is_null();
+    let has_data = status != ReportStatus::Failed || !finished.data.is_null();
     let tasks = finished.tasks.into_iter().map(|task| TaskReport {
         label: task.label,
         status: match task.status {
@@ -287,9 +318,11 @@ fn report(
         status,
         result: has_data.then_some(finished.data),
         labels: finished.labels,
+        onward: onward.map(Json::from),
         set: finished.set,
         error: finished.error,
         tasks: tasks.collect(),
+        frame: finished.frame.map(frame_report),
         task_attempt: finished.attempt,
         retries: retries.collect(),
         claimed_at: Some(command.claimed_at),

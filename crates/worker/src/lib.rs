@@ -21,6 +21,7 @@
 mod cache;
 mod chance;
 mod command;
+mod errands;
 mod heartbeat;
 mod held;
 mod library;

@@ -76,7 +76,7 @@ impl Library {
     }
 
     /// Asks again as long as that may help.
-    async fn patiently<T, F: Future<Output = Result<T, ApiError>>>(
+    pub(crate) async fn patiently<T, F: Future<Output = Result<T, ApiError>>>(
         &self,
         mut ask: impl FnMut() -> F,
     ) -> Result<T, ApiError> {
@@ -92,7 +92,8 @@ impl Library {
     }
 }
 
-fn unavailable(what: &str, error: &ApiError) -> TaskError {
+/// What the refusal of a server means to a task.
+pub(crate) fn unavailable(what: &str, error: &ApiError) -> TaskError {
     let kind = match error.code() {
         Some(ErrorCode::NotFound | ErrorCode::RetentionDropped) => TaskErrorKind::NotFound,
         Some(ErrorCode::Forbidden | ErrorCode::Unauthenticated | ErrorCode::TokenExpired) => {

@@ -65,6 +65,8 @@ impl Outgoing {
             status: ReportStatus::Failed,
             result: None,
             labels: None,
+            onward: None,
+            frame: None,
             set: JsonMap::new(),
             error: Some(TaskError::new(kind, message)),
             ..self.report.clone()

@@ -40,7 +40,8 @@ pub struct Settings {
     /// The kinds that it asks for; `None` is all. A kind that it does not have then fails as
     /// unsupported, where else it would wait for a worker that has it.
     pub kinds: Option<Vec<ToolKind>>,
-    /// How long a lease lasts unless it is renewed, which happens at a third of it.
+    /// How long a lease lasts unless it is renewed, which happens at a third of it, and every ten
+    /// seconds at least.
     pub lease: Millis,
     /// How long a poll waits for work.
     pub poll_wait: Millis,

@@ -13,6 +13,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::chance::Chance;
+use crate::errands::Errands;
 use crate::held::{Holdings, granted};
 use crate::library::Library;
 use crate::report::Outgoing;
@@ -21,13 +22,18 @@ use crate::tools::Tools;
 
 /// A lease is never renewed more often than this.
 const SHORTEST_PACE: Duration = Duration::from_millis(50);
+/// A lease is never renewed more seldom than this: the answer also tells what was cancelled, and
+/// that must not wait for as long as a lease may last.
+const LONGEST_PACE: Duration = Duration::from_secs(10);
 
 /// What the parts of a worker share.
 pub(crate) struct Shop {
     pub(crate) api: Arc<dyn WorkerApi>,
     pub(crate) tools: Arc<dyn Tools>,
     pub(crate) settings: Settings,
-    pub(crate) library: Library,
+    pub(crate) library: Arc<Library>,
+    /// What tools may ask of the server.
+    pub(crate) errands: Arc<Errands>,
     pub(crate) holdings: Holdings,
     pub(crate) chance: Chance,
     /// One permit for each command that may run at once.
@@ -57,8 +63,10 @@ impl Shop {
         let kinds = settings.kinds.as_ref();
         let kinds = kinds.map(|kinds| kinds.iter().map(|kind| kind.as_str().into()).collect());
         let slots = usize::try_from(settings.max_concurrent.max(1)).unwrap_or(1);
+        let library = Arc::new(Library::new(Arc::clone(&api), settings.payload_cache));
         let shop = Self {
-            library: Library::new(Arc::clone(&api), settings.payload_cache),
+            errands: Arc::new(Errands::new(Arc::clone(&api), Arc::clone(&library))),
+            library,
             holdings: Holdings::default(),
             chance: Chance::new(),
             slots: Arc::new(Semaphore::new(slots)),
@@ -83,7 +91,7 @@ impl Shop {
     /// How often leases are renewed.
     pub(crate) fn pace(&self) -> Duration {
         let lease = Millis::from_ms(self.shortest_lease.load(Ordering::Relaxed));
-        (Duration::from(lease) / 3).max(SHORTEST_PACE)
+        (Duration::from(lease) / 3).clamp(SHORTEST_PACE, LONGEST_PACE)
     }
 
     /// A request for as many commands as there are slots in hand.

@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use noetl_playbook::model::ToolKind;
+use noetl_tools::platform::PlatformHandle;
 use noetl_tools::{Call, CancellationToken, Outcome, Toolbox};
 
 /// What a worker runs tasks with: the toolbox of the house, or another.
@@ -10,8 +11,17 @@ pub trait Tools: Send + Sync {
     /// The kinds that it can run.
     fn kinds(&self) -> &[ToolKind];
 
-    /// Runs one call. It ends soon after `cancel`, and when it is dropped.
-    async fn call(&self, call: Call, cancel: CancellationToken) -> Outcome;
+    /// Runs one call, which may ask the control plane for something. It ends soon after `cancel`,
+    /// and when it is dropped.
+    async fn call(
+        &self,
+        platform: PlatformHandle,
+        call: Call,
+        cancel: CancellationToken,
+    ) -> Outcome;
+
+    /// Frees what is kept for a command that has ended.
+    fn forget(&self, _command: &str) {}
 
     /// Frees what is held between calls.
     async fn shutdown(&self);
@@ -23,8 +33,17 @@ impl Tools for Toolbox {
         Self::kinds(self)
     }
 
-    async fn call(&self, call: Call, cancel: CancellationToken) -> Outcome {
-        Self::call(self, call, cancel).await
+    async fn call(
+        &self,
+        platform: PlatformHandle,
+        call: Call,
+        cancel: CancellationToken,
+    ) -> Outcome {
+        self.call_on(platform, call, cancel).await
+    }
+
+    fn forget(&self, command: &str) {
+        Self::forget(self, command);
     }
 
     async fn shutdown(&self) {

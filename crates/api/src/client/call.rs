@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use noetl_types::{Millis, Text};
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -13,6 +13,8 @@ use super::Client;
 use crate::error::ApiError;
 use crate::problem::Problem;
 
+/// The header that names the key under which an effect happens once.
+pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// Bytes of a problem that are read at most.
 const MAX_PROBLEM: u64 = 1 << 20;
 
@@ -30,16 +32,39 @@ impl Client {
         body: &B,
         wait_ms: u64,
     ) -> Result<T, ApiError> {
-        let body = serde_json::to_vec(body)
-            .map_err(|error| ApiError::Unreadable(format!("the request: {error}").into()))?;
-        let request = self
-            .inner
-            .http
-            .request(Method::POST, url)
-            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
-            .body(body);
+        let request = self.with_body(Method::POST, url, body)?;
         let response = self.accepted(request, wait_ms).await?;
         self.read(response).await
+    }
+
+    /// Sends a body whose effect happens once under a key, and reads the answer.
+    pub(super) async fn once<B: Serialize, T: DeserializeOwned>(
+        &self,
+        method: Method,
+        url: Url,
+        body: &B,
+        key: &str,
+    ) -> Result<T, ApiError> {
+        let key = HeaderValue::try_from(key)
+            .map_err(|_| ApiError::Unreadable("the request: its key cannot be a header".into()))?;
+        let request = self.with_body(method, url, body)?;
+        let response = self
+            .accepted(request.header(IDEMPOTENCY_KEY, key), 0)
+            .await?;
+        self.read(response).await
+    }
+
+    fn with_body<B: Serialize>(
+        &self,
+        method: Method,
+        url: Url,
+        body: &B,
+    ) -> Result<RequestBuilder, ApiError> {
+        let body = serde_json::to_vec(body)
+            .map_err(|error| ApiError::Unreadable(format!("the request: {error}").into()))?;
+        let json = HeaderValue::from_static("application/json");
+        let request = self.inner.http.request(method, url);
+        Ok(request.header(CONTENT_TYPE, json).body(body))
     }
 
     /// Reads what is at an address.

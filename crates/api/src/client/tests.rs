@@ -1,11 +1,13 @@
-use noetl_types::{ByteSize, ErrorCode, ExecutionId, ExecutionStatus, Millis};
+use noetl_types::{ByteSize, ErrorCode, ExecutionId, ExecutionStatus, Json, Millis};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::{BearerToken, Client, ClientRefused, ClientSettings};
-use crate::ApiError;
+use crate::execute::ExecuteRequest;
 use crate::query::{EventsQuery, ExecutionsQuery, Order};
+use crate::result::PutResult;
+use crate::{ApiError, WorkerApi as _};
 
 /// A server that answers one request with these bytes, and tells what it was asked.
 async fn answering(answer: &'static str) -> (Client, JoinHandle<String>) {
@@ -164,6 +166,36 @@ async fn the_names_of_parameters_are_those_of_the_route() {
         ),
         "{asked}"
     );
+}
+
+#[tokio::test]
+async fn what_happens_once_says_its_key() {
+    let (client, server) = answering(
+        "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n\
+         {\"ref\":\"noetl://execution/7/result/n/8\",\"store\":\"kv\",\
+         \"scope\":\"execution\",\"bytes\":1,\"sha256\":\"ab\"}",
+    )
+    .await;
+    let data = PutResult::new("n", Json::from(1));
+    let kept = client.put_result(execution_id(), data, "7:4:a:1").await;
+    assert_eq!(kept.unwrap().bytes, 1);
+    let asked = server.await.unwrap();
+    assert!(asked.starts_with("PUT /api/result/7 HTTP/1.1"), "{asked}");
+    assert!(asked.contains("idempotency-key: 7:4:a:1"), "{asked}");
+
+    let (client, server) = answering(
+        "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n\
+         {\"execution_id\":\"9\",\"status\":\"started\",\"commands_generated\":1,\
+         \"path\":\"a/b\",\"version\":2,\"catalog_id\":\"5\"}",
+    )
+    .await;
+    let started = client.start(ExecuteRequest::default(), "k").await.unwrap();
+    assert_eq!(started.execution_id, ExecutionId::new(9).unwrap());
+    let asked = server.await.unwrap();
+    assert!(asked.starts_with("POST /api/execute HTTP/1.1"), "{asked}");
+    assert!(asked.contains("idempotency-key: k"), "{asked}");
+    let refused = client.start(ExecuteRequest::default(), "a\nb").await;
+    assert!(matches!(refused, Err(ApiError::Unreadable(_))));
 }
 
 #[test]

@@ -15,6 +15,9 @@ use crate::query::{
     DetailQuery, EventsQuery, ExecutionList, ExecutionsQuery, NEXT_CURSOR, PoolsQuery,
 };
 use crate::runtime::Pools;
+use crate::signal::{
+    ApprovalList, ApproveAnswer, ApproveRequest, BroadcastAnswer, SignalAnswer, SignalRequest,
+};
 
 impl Client {
     /// Starts a run.
@@ -71,6 +74,36 @@ impl Client {
         self.post(url, request, 0).await
     }
 
+    /// Sends a signal to a run.
+    pub async fn signal(
+        &self,
+        execution_id: ExecutionId,
+        request: &SignalRequest,
+    ) -> Result<SignalAnswer, ApiError> {
+        let url = self.of(paths::EXECUTION_SIGNAL, execution_id)?;
+        self.post(url, request, 0).await
+    }
+
+    /// Sends a signal to every run that waits for it.
+    pub async fn broadcast(&self, request: &SignalRequest) -> Result<BroadcastAnswer, ApiError> {
+        self.post(self.url(paths::SIGNALS)?, request, 0).await
+    }
+
+    /// Decides about something that a run waits for.
+    pub async fn approve(
+        &self,
+        execution_id: ExecutionId,
+        request: &ApproveRequest,
+    ) -> Result<ApproveAnswer, ApiError> {
+        let url = self.of(paths::EXECUTION_APPROVE, execution_id)?;
+        self.post(url, request, 0).await
+    }
+
+    /// What waits for a person.
+    pub async fn approvals(&self) -> Result<ApprovalList, ApiError> {
+        self.get(self.url(paths::APPROVALS)?).await
+    }
+
     /// Registers a definition.
     pub async fn catalog_register(
         &self,
@@ -102,7 +135,7 @@ impl Client {
         self.read(response).await
     }
 
-    fn of(&self, path: &str, execution_id: ExecutionId) -> Result<Url, ApiError> {
+    pub(super) fn of(&self, path: &str, execution_id: ExecutionId) -> Result<Url, ApiError> {
         self.url(&path.replace("{execution_id}", &execution_id.to_string()))
     }
 }

@@ -1,7 +1,8 @@
 //! What a worker needs of the control plane, over HTTP.
 
 use async_trait::async_trait;
-use noetl_types::{CatalogId, Json};
+use noetl_types::{CatalogId, ExecutionId, Json};
+use reqwest::Method;
 
 use super::Client;
 use super::user::with_query;
@@ -10,7 +11,9 @@ use crate::command::{
     HeartbeatAnswer, HeartbeatRequest, LeaseAnswer, LeaseRequest, ReportAnswer, ReportRequest,
 };
 use crate::error::ApiError;
+use crate::execute::{ExecuteAnswer, ExecuteRequest};
 use crate::paths;
+use crate::result::{KeptResult, PutResult};
 use crate::runtime::{Done, PoolHeartbeatAnswer, RegisterWorker, RuntimeView, WorkerName};
 use crate::worker_api::WorkerApi;
 
@@ -58,5 +61,20 @@ impl WorkerApi for Client {
     async fn resolve(&self, reference: &str) -> Result<Json, ApiError> {
         let url = with_query(self.url(paths::RESULT_RESOLVE)?, [("ref", reference)]);
         self.get(url).await
+    }
+
+    async fn put_result(
+        &self,
+        execution_id: ExecutionId,
+        result: PutResult,
+        key: &str,
+    ) -> Result<KeptResult, ApiError> {
+        let url = self.of(paths::RESULT_PUT, execution_id)?;
+        self.once(Method::PUT, url, &result, key).await
+    }
+
+    async fn start(&self, request: ExecuteRequest, key: &str) -> Result<ExecuteAnswer, ApiError> {
+        let url = self.url(paths::EXECUTE)?;
+        self.once(Method::POST, url, &request, key).await
     }
 }

@@ -154,6 +154,27 @@ pub(crate) static OFFLINE_AFTER: Setting<u32> = Setting::new(
     "Seconds of silence after which a worker counts as gone",
 );
 
+pub(crate) static CLASSIC_CLAIM_MAX: Setting<u32> = Setting::new(
+    "NOETL_CLASSIC_CLAIM_MAX_SECS",
+    "1800",
+    read::number::<30, 86_400>,
+    "Seconds that a command may be a worker's that claimed it by name, however often it speaks up",
+);
+
+pub(crate) static SHARD_COUNT: Setting<u32> = Setting::new(
+    "NOETL_SHARD_COUNT",
+    "1",
+    read::number::<1, 1024>,
+    "Shards that answers about placement count, where the caller names no number",
+);
+
+pub(crate) static SHARD_INDEX: Setting<u32> = Setting::new(
+    "NOETL_SHARD_INDEX",
+    "0",
+    read::number::<0, 1023>,
+    "Shard that answers about placement call this server's own",
+);
+
 pub(crate) static SNAPSHOT_EVERY: Setting<u32> = Setting::new(
     "NOETL_SNAPSHOT_EVERY",
     "500",
@@ -239,7 +260,7 @@ pub(crate) static HEARTBEAT: Setting<u32> = Setting::new(
 );
 
 /// Every setting, in the order in which they are shown.
-pub(crate) static TABLE: [&dyn AnySetting; 30] = [
+pub(crate) static TABLE: [&dyn AnySetting; 33] = [
     &DATA_DIR,
     &STORE,
     &HOST,
@@ -259,6 +280,9 @@ pub(crate) static TABLE: [&dyn AnySetting; 30] = [
     &MACHINE_ID,
     &COMMAND_LEASE,
     &OFFLINE_AFTER,
+    &CLASSIC_CLAIM_MAX,
+    &SHARD_COUNT,
+    &SHARD_INDEX,
     &SNAPSHOT_EVERY,
     &THREADS,
     &LOG,

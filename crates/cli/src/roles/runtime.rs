@@ -8,7 +8,8 @@ use noetl_types::{Millis, Text};
 
 use super::error::StartError;
 use crate::config::table::{
-    COMMAND_LEASE, MACHINE_ID, OFFLINE_AFTER, PUBLIC_URL, SERVER_NAME, SNAPSHOT_EVERY,
+    CLASSIC_CLAIM_MAX, COMMAND_LEASE, MACHINE_ID, OFFLINE_AFTER, PUBLIC_URL, SERVER_NAME,
+    SHARD_COUNT, SHARD_INDEX, SNAPSHOT_EVERY,
 };
 use crate::config::{Config, ConfigError};
 
@@ -35,6 +36,9 @@ fn settings(config: &Config, url: Option<&str>) -> Result<Settings, ConfigError>
         machine_id: config.get(&MACHINE_ID)?,
         lease: Millis::from_secs(config.value(&COMMAND_LEASE)?.into()),
         worker_offline: Millis::from_secs(config.value(&OFFLINE_AFTER)?.into()),
+        classic_claim_max: Millis::from_secs(config.value(&CLASSIC_CLAIM_MAX)?.into()),
+        shard_count: config.value(&SHARD_COUNT)?,
+        shard_index: config.value(&SHARD_INDEX)?,
         snapshot_every: config.value(&SNAPSHOT_EVERY)?,
         ..Settings::default()
     })

@@ -24,33 +24,43 @@ pub(crate) enum Ground {
 pub(crate) struct House {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) ground: Ground,
+    lease_secs: u32,
 }
+
+/// The shortest lease that is allowed: tests wait for it to run out.
+const SHORT_LEASE: u32 = 5;
 
 /// How long anything that ends at all may take on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 impl House {
-    pub(crate) fn on_sqlite() -> Self {
+    fn on(ground: Ground) -> Self {
         Self {
             folder: tempfile::tempdir().expect("a folder"),
-            ground: Ground::Sqlite,
+            ground,
+            lease_secs: SHORT_LEASE,
         }
     }
 
+    pub(crate) fn on_sqlite() -> Self {
+        Self::on(Ground::Sqlite)
+    }
+
     pub(crate) fn on_postgres() -> Self {
-        Self {
-            folder: tempfile::tempdir().expect("a folder"),
-            ground: Ground::Postgres(Database::new().expect("a database")),
-        }
+        Self::on(Ground::Postgres(Database::new().expect("a database")))
+    }
+
+    /// The same for tests in which nobody is to be lost, however busy the machine is.
+    pub(crate) fn with_leases_of(self, lease_secs: u32) -> Self {
+        Self { lease_secs, ..self }
     }
 
     /// On a PostgreSQL that nobody else uses, so that it can be killed.
     pub(crate) fn on_its_own_postgres() -> Self {
         let cluster = Cluster::own(&[], Role::Primary).expect("a cluster");
-        Self {
-            folder: tempfile::tempdir().expect("a folder"),
-            ground: Ground::Postgres(Database::of(&cluster).expect("a database")),
-        }
+        Self::on(Ground::Postgres(
+            Database::of(&cluster).expect("a database"),
+        ))
     }
 
     /// Kills the database, where it is a program; SQLite is killed with the server.
@@ -86,8 +96,7 @@ impl House {
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
             .env("HOME", self.folder.path())
             .env("NOETL_DATA_DIR", self.folder.path())
-            // The shortest that is allowed: tests wait for leases to run out.
-            .env("NOETL_COMMAND_LEASE_SECS", "5")
+            .env("NOETL_COMMAND_LEASE_SECS", self.lease_secs.to_string())
             .env("NOETL_LOG", "warn");
         match &self.ground {
             Ground::Sqlite => {
@@ -105,13 +114,36 @@ impl House {
         Noetl::serving(self.command().args(["server", "--port", "0"]))
     }
 
+    /// Starts a server again where one was: whoever knew the old one finds it.
+    pub(crate) fn server_at(&self, url: &str) -> Noetl {
+        let (_, port) = url.rsplit_once(':').expect("an address with a port");
+        let port = port.trim_end_matches('/');
+        Noetl::serving(self.command().args(["server", "--port", port]))
+    }
+
     pub(crate) fn worker(&self, server: &Noetl, name: &str) -> Noetl {
+        self.worker_of_pool(server, name, &[])
+    }
+
+    /// A worker with more settings on its command line.
+    pub(crate) fn worker_of_pool(&self, server: &Noetl, name: &str, more: &[&str]) -> Noetl {
         let url = server.url.as_deref().expect("a server");
         let mut command = self.command();
+        // Programs of the test's own come first, such as an engine of containers that is played.
+        let usual = std::env::var_os("PATH").unwrap_or_default();
+        let folders = std::iter::once(self.programs()).chain(std::env::split_paths(&usual));
         command
+            .env("PATH", std::env::join_paths(folders).expect("a path"))
             .env("WORKER_ID", name)
-            .env("WORKER_HEARTBEAT_INTERVAL", "1");
-        Noetl::working(command.args(["worker", "--server", url]))
+            .env("WORKER_HEARTBEAT_INTERVAL", "1")
+            // What tools talk to in tests is on this machine.
+            .env("NOETL_EGRESS_ALLOW", "*");
+        Noetl::working(command.args(["worker", "--server", url]).args(more))
+    }
+
+    /// Where workers look for programs first.
+    pub(crate) fn programs(&self) -> PathBuf {
+        self.folder.path().join("bin")
     }
 
     /// A file that steps write to: what really happened, whatever the log says.

@@ -11,9 +11,15 @@
 )]
 
 mod cancel;
+mod constructs;
+mod faults;
 mod house;
 mod kills;
+mod kinds;
+mod load;
 mod logs;
 mod process;
 mod servers;
+mod town;
+mod wire;
 mod zombies;

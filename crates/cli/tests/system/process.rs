@@ -57,6 +57,15 @@ impl Noetl {
         assert!(sent.expect("kill runs").success(), "no process {id}");
     }
 
+    /// The most memory that it has had resident so far, in MiB.
+    pub(crate) fn resident_mib(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(path).expect("a process");
+        let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+        let kib = line.and_then(|line| line.split_whitespace().nth(1));
+        kib.expect("a number").parse::<u64>().expect("a number") / 1024
+    }
+
     /// Kills it as a power cut would.
     pub(crate) fn kill(mut self) {
         self.end();

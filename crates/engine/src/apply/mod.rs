@@ -4,6 +4,7 @@
 //! is changes it, any other is a typed error that leaves it as it was.
 
 mod command;
+mod parked;
 mod playbook;
 mod step;
 
@@ -113,6 +114,7 @@ impl State {
             EventKind::CommandStarted { at, attempt } => self.start_command(&now, at, *attempt)?,
             EventKind::CommandHeartbeat { at, .. } => self.open_command(&now, at).map(|_| ())?,
             EventKind::CallDone(done) => self.call_done(&now, done)?,
+            EventKind::TakenOver(taken) => self.take_over(&now, taken)?,
             EventKind::CallError(failed) => self.call_error(&now, failed)?,
             EventKind::CommandCompleted(at) => self.close(&now, at)?,
             EventKind::CommandFailed(closed) => self.close(&now, &closed.at)?,
@@ -120,6 +122,9 @@ impl State {
             EventKind::CommandExpired(expired) => self.expire(&now, expired)?,
             EventKind::LoopDone(done) => self.finish_loop(&now, done)?,
             EventKind::TimerFired { timer, .. } => self.time_out(&now, timer)?,
+            EventKind::TimerStarted(started) => self.start_timer(&now, started)?,
+            EventKind::CommandTimerFired(fired) => self.fire_timer(&now, fired)?,
+            EventKind::SignalReceived(signal) => self.receive(&now, signal)?,
             EventKind::CtxUpdated(updated) => self.write_ctx(&now, updated)?,
             EventKind::ResultIgnored(_) | EventKind::Other(_) => {}
         }
@@ -154,8 +159,9 @@ impl State {
                 stage,
             });
         }
-        if command.step != step || command.run != at.run || command.index != at.index {
-            return Err(Misfit::Contradiction("step, run or index"));
+        let same = (command.step, command.run, command.index, command.segment);
+        if same != (step, at.run, at.index, at.segment) {
+            return Err(Misfit::Contradiction("step, run, index or segment"));
         }
         self.commands
             .get_mut(&at.command)

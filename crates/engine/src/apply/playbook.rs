@@ -5,7 +5,7 @@ use std::sync::Arc;
 use noetl_types::EventType;
 
 use super::{Misfit, Now};
-use crate::event::{Event, Started, TimerId};
+use crate::event::{Event, Started, Timeout};
 use crate::state::layered::Layered;
 use crate::state::{Arrival, Beginning, LeadEvent, Life, State};
 
@@ -45,10 +45,10 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn time_out(&mut self, now: &Now<'_>, timer: &TimerId) -> Result<(), Misfit> {
+    pub(super) fn time_out(&mut self, now: &Now<'_>, timer: &Timeout) -> Result<(), Misfit> {
         match timer {
-            TimerId::Execution => Ok(()),
-            TimerId::Step { step, run } => {
+            Timeout::Execution => Ok(()),
+            Timeout::Step { step, run } => {
                 let step = self.legal_step(now, step)?;
                 match self.run(step) {
                     Some(open) if open.number == *run => Ok(()),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use noetl_playbook::carried::with_data;
 use noetl_playbook::graph::StepIndex;
-use noetl_types::{Json, StepName, TaskError};
+use noetl_types::{ExecutionStatus, Json, StepName, TaskError};
 
 use super::{Misfit, Now};
 use crate::event::{
@@ -13,8 +13,8 @@ use crate::event::{
 use crate::payload::Data;
 use crate::state::layered::Layered;
 use crate::state::{
-    Arrival, Failure, Latest, LeadEvent, Left, LoopState, Outcome, Run, State, StepState,
-    StepStatus, Waiting, Work,
+    Arrival, CursorState, Failure, Latest, LeadEvent, Left, LoopState, Outcome, Run, State,
+    StepState, StepStatus, Waiting, Work,
 };
 
 impl State {
@@ -66,13 +66,19 @@ impl State {
             arrived_at: waiting.since,
             arrival: waiting.last,
             priority: entered.priority,
+            slot: entered.slot.clone(),
+            cache: entered.cache,
             variables: Json::empty_map(),
             iter: Json::empty_map(),
             open: 0,
             closed: Layered::default(),
-            work: match &entered.looping {
-                None => Work::Single { outcome: None },
-                Some(looping) => Work::Loop(loop_state(looping)),
+            work: match (&entered.looping, &entered.cursor) {
+                (None, None) => Work::Single {
+                    outcome: None,
+                    relay: None,
+                },
+                (Some(looping), _) => Work::Loop(loop_state(looping)),
+                (None, Some(cursor)) => Work::Cursor(Box::new(CursorState::new(cursor.terms))),
             },
         });
         self.waiting.remove(index);
@@ -82,21 +88,22 @@ impl State {
 
     pub(super) fn finish_loop(&mut self, now: &Now<'_>, done: &LoopDone) -> Result<(), Misfit> {
         let index = self.legal_step(now, &done.step)?;
-        match self.run(index) {
-            Some(run) if run.number != done.run => return Err(Misfit::Contradiction("run")),
-            Some(Run {
-                work: Work::Loop(looping),
-                ..
-            }) if looping.is_complete() => {}
-            Some(_) | None => return Err(Misfit::Contradiction("loop")),
+        let run = self.run(index).ok_or(Misfit::Contradiction("run"))?;
+        if run.number != done.run {
+            return Err(Misfit::Contradiction("run"));
         }
-        let run = &mut self.step_mut(index).run;
-        if let Some(Run {
-            work: Work::Loop(looping),
-            ..
-        }) = run
-        {
-            looping.is_done = true;
+        let is_complete = match &run.work {
+            Work::Single { .. } => false,
+            Work::Loop(looping) => looping.is_complete(),
+            Work::Cursor(cursor) => cursor.is_complete() && run.open == 0,
+        };
+        if !is_complete {
+            return Err(Misfit::Contradiction("loop"));
+        }
+        match self.step_mut(index).run.as_mut().map(|run| &mut run.work) {
+            Some(Work::Loop(looping)) => looping.is_done = true,
+            Some(Work::Cursor(cursor)) => cursor.is_done = true,
+            Some(Work::Single { .. }) | None => {}
         }
         Ok(())
     }
@@ -105,7 +112,8 @@ impl State {
         let index = self.legal_step(now, &exited.step)?;
         let targets = Self::targets(now, &exited.next)?;
         let run = self.run(index).ok_or(Misfit::Contradiction("run"))?;
-        let lead = exit_lead(run, exited)?;
+        let is_loop = now.plan.step(index).looping.is_some();
+        let lead = exit_lead(run, exited, is_loop)?;
         let has_ended_well = matches!(exited.end, StepEnd::Completed);
 
         let step = self.step_mut(index);
@@ -135,7 +143,43 @@ impl State {
         for target in targets {
             self.arrive(now, target, arrival.clone());
         }
+        self.end_if_nothing_is_left(now);
         Ok(())
+    }
+
+    /// When a run would end, its final step comes up instead, once. What still waits to be entered
+    /// after a failure is never entered.
+    fn end_if_nothing_is_left(&mut self, now: &Now<'_>) {
+        let Some(last) = now.plan.final_step() else {
+            return;
+        };
+        let is_over = if self.failure.is_some() {
+            self.runs().next().is_none()
+        } else {
+            self.active.is_empty()
+        };
+        if self.ending.is_some() || !is_over {
+            return;
+        }
+        let given_up: Vec<StepIndex> = self.waiting.iter().collect();
+        for step in given_up {
+            self.step_mut(step).waiting = None;
+            self.waiting.remove(step);
+            self.active.remove(step);
+        }
+        self.ending = Some(match self.failure {
+            None => ExecutionStatus::Completed,
+            Some(_) => ExecutionStatus::Failed,
+        });
+        let failure = self.failure.as_ref();
+        let arrival = Arrival {
+            from: None,
+            event: LeadEvent::RunEnding,
+            event_id: now.event.event_id,
+            output: None,
+            error: failure.map(|failure| Arc::new(failure.error.clone())),
+        };
+        self.arrive(now, last, arrival);
     }
 
     fn note_failure(&mut self, step: StepIndex, error: &TaskError) {
@@ -195,6 +239,7 @@ impl State {
             };
             self.arrive(now, target, arrival);
         }
+        self.end_if_nothing_is_left(now);
         Ok(())
     }
 
@@ -213,13 +258,14 @@ fn loop_state(looping: &LoopEntered) -> LoopState {
         next: 0,
         results: Layered::default(),
         errors: Layered::default(),
+        relays: Layered::default(),
         first_failed: None,
         is_done: false,
     }
 }
 
 /// What the exit of a run leads on with, if the run may exit so.
-fn exit_lead(run: &Run, exited: &StepExited) -> Result<LeadEvent, Misfit> {
+fn exit_lead(run: &Run, exited: &StepExited, is_loop: bool) -> Result<LeadEvent, Misfit> {
     if run.number != exited.run {
         return Err(Misfit::Contradiction("run"));
     }
@@ -227,17 +273,21 @@ fn exit_lead(run: &Run, exited: &StepExited) -> Result<LeadEvent, Misfit> {
         return Err(Misfit::Contradiction("open commands"));
     }
     match (&exited.end, &run.work) {
-        (StepEnd::Completed, Work::Single { outcome }) => match outcome {
+        (StepEnd::Completed, Work::Single { outcome, .. }) => match outcome {
+            // The result of a whole loop was taken over.
+            Some(Outcome { error: None, .. }) if is_loop => Ok(LeadEvent::LoopDone),
             Some(Outcome { error: None, .. }) => Ok(LeadEvent::CallDone),
             Some(_) | None => Err(Misfit::Contradiction("outcome")),
         },
-        (StepEnd::Completed, Work::Loop(looping)) => {
-            if looping.is_done && exited.data.is_some() {
-                Ok(LeadEvent::LoopDone)
-            } else {
-                Err(Misfit::Contradiction("loop"))
-            }
+        (StepEnd::Completed, Work::Loop(LoopState { is_done, .. }))
+            if *is_done && exited.data.is_some() =>
+        {
+            Ok(LeadEvent::LoopDone)
         }
+        (StepEnd::Completed, Work::Cursor(cursor)) if cursor.is_done && exited.data.is_some() => {
+            Ok(LeadEvent::LoopDone)
+        }
+        (StepEnd::Completed, Work::Loop(_) | Work::Cursor(_)) => Err(Misfit::Contradiction("loop")),
         (StepEnd::Failed { .. } | StepEnd::Cancelled, _) => Ok(LeadEvent::CallError),
     }
 }
@@ -245,12 +295,12 @@ fn exit_lead(run: &Run, exited: &StepExited) -> Result<LeadEvent, Misfit> {
 /// Keeps what a run leaves behind.
 fn leave(step: &mut StepState, run: Run, now: &Now<'_>, exited: &StepExited) {
     let closed = match run.work {
-        Work::Single { .. } => run.closed.iter().next().map(|(command, _)| *command),
-        Work::Loop(_) => None,
+        Work::Single { .. } => run.closed.iter().last().map(|(command, _)| *command),
+        Work::Loop(_) | Work::Cursor(_) => None,
     };
     let outcome = match run.work {
-        Work::Single { outcome } => outcome.map(|outcome| outcome.output),
-        Work::Loop(_) => exited.data.clone().map(|data| match data {
+        Work::Single { outcome, .. } => outcome.map(|outcome| outcome.output),
+        Work::Loop(_) | Work::Cursor(_) => exited.data.clone().map(|data| match data {
             Data::Inline(value) => Data::Inline(with_data(value)).into(),
             external @ Data::External(_) => external.into(),
         }),

@@ -17,6 +17,8 @@ workflow:
   - { step: a, tool: { kind: noop }, next: [b, c] }
   - { step: b, loop: { in: 2, iterator: x }, tool: { kind: noop }, next: [c, b] }
   - { step: c, tool: { kind: noop } }
+  - { step: d, tool: { kind: noop } }
+executor: { spec: { final_step: d } }
 ";
     let Some(Document::Playbook(playbook)) = check(text, &CheckOptions::default()).document else {
         panic!("not a playbook");

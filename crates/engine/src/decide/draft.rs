@@ -1,22 +1,24 @@
 //! A decision in the making: a copy of the state, and the events that led to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use noetl_playbook::bounds::{MAX_VALUE_DEPTH, fits, is_shallow};
 use noetl_playbook::carried::Payloads;
 use noetl_playbook::graph::StepIndex;
 use noetl_types::{
-    EventId, ExecutionId, IdGenerator, Json, ResultId, StepName, TaskError, TaskErrorKind,
-    Timestamp,
+    EventId, EventType, ExecutionId, IdGenerator, Json, Millis, ResultId, StepName, TaskError,
+    TaskErrorKind, Timestamp,
 };
 
 use super::scope::{Focus, RunScope, Vault};
-use super::{Decision, Moment, Refused, Verdict};
+use super::{Beside, Decision, Errand, Moment, Refused, Verdict, cache};
 use crate::apply::{ApplyError, Misfit};
+use crate::cache::{CacheAnswer, CacheEntry, CacheHit, CacheKey, Caches, Origin};
 use crate::event::{Event, EventKind};
 use crate::payload::{Data, NewPayload, Reference};
 use crate::plan::{Plan, StepPlan};
-use crate::state::{Life, Run, State};
+use crate::slot::{SlotChange, SlotGrant, SlotHolder, SlotWant};
+use crate::state::{Closing, Life, Run, State};
 
 /// A decision in the making.
 pub(super) struct Draft<'d> {
@@ -28,10 +30,28 @@ pub(super) struct Draft<'d> {
     /// How many commands of a step were closed during a pause and have their consequences later in
     /// this decision.
     pub(super) still_held: BTreeMap<StepIndex, usize>,
+    /// A slot that was granted and not used yet.
+    pub(super) grant: Option<SlotGrant>,
+    /// Steps that could enter but for a slot.
+    pub(super) parked: BTreeMap<StepIndex, SlotWant>,
+    /// The slot without which nothing enters.
+    pub(super) wants_of_run: Option<SlotWant>,
+    /// Slots that are free again.
+    pub(super) slots: Vec<SlotChange>,
+    /// Commands that were closed as soon as they were issued. Their consequences come when what is
+    /// under way is done: one inside of the other they would nest without end.
+    pub(super) at_once: VecDeque<Closing>,
+    /// What the server owes since this decision.
+    pub(super) errands: Vec<Errand>,
     ids: &'d mut IdGenerator,
     fetched: &'d dyn Payloads,
+    caches: &'d dyn Caches,
     events: Vec<Event>,
     payloads: Vec<NewPayload>,
+    cached: Vec<CacheEntry>,
+    beside: BTreeMap<EventId, Beside>,
+    /// The id of the next event of a type, where somebody else has made it.
+    named: Option<(EventType, EventId)>,
 }
 
 /// A place in a decision.
@@ -39,6 +59,8 @@ pub(super) struct Mark {
     state: State,
     events: usize,
     payloads: usize,
+    slots: usize,
+    cached: usize,
 }
 
 /// Why something could not be worked out.
@@ -70,19 +92,63 @@ impl<'d> Draft<'d> {
             now: moment.now,
             passes: 0,
             still_held: BTreeMap::new(),
+            grant: None,
+            parked: BTreeMap::new(),
+            wants_of_run: None,
+            slots: Vec::new(),
+            at_once: VecDeque::new(),
+            errands: Vec::new(),
             ids: &mut *moment.ids,
             fetched: moment.payloads,
+            caches: moment.caches,
             events: Vec::with_capacity(8),
             payloads: Vec::new(),
+            cached: Vec::new(),
+            beside: BTreeMap::new(),
+            named: None,
         }
     }
 
-    pub(super) fn into_decision(self, verdict: Verdict) -> Decision {
+    pub(super) fn into_decision(mut self, verdict: Verdict) -> Decision {
+        let mut slots = std::mem::take(&mut self.slots);
+        if !self.state.is_ended() {
+            let wants = self.wants_of_run.take().into_iter();
+            let wants = wants.chain(std::mem::take(&mut self.parked).into_values());
+            slots.extend(wants.map(SlotChange::Want));
+        }
         Decision {
             events: self.events,
             payloads: self.payloads,
+            slots,
+            cached: self.cached,
+            errands: self.errands,
+            beside: self.beside,
             verdict,
             next: self.state,
+        }
+    }
+
+    /// The slots that are wanted, and nothing else of the decision.
+    pub(super) fn into_wants(self) -> Vec<SlotWant> {
+        let wants = self.wants_of_run.into_iter();
+        wants.chain(self.parked.into_values()).collect()
+    }
+
+    /// What somebody who looked for a result found. A result that this very decision leaves is there
+    /// already: nobody outside can have seen it.
+    pub(super) fn look_up(&self, key: &CacheKey) -> Option<CacheAnswer> {
+        let is_live = |ttl: Option<Millis>| ttl.is_none_or(|ttl| !ttl.is_zero());
+        let mut left = self.cached.iter().rev();
+        let left = left.find(|entry| entry.key == *key && is_live(entry.ttl));
+        match left.zip(self.state.execution_id()) {
+            None => self.caches.get(key),
+            Some((entry, execution_id)) => Some(CacheAnswer::Hit(Box::new(CacheHit {
+                origin: Origin {
+                    execution_id,
+                    seq: entry.origin_seq,
+                },
+                result: entry.result.clone(),
+            }))),
         }
     }
 
@@ -110,13 +176,39 @@ impl<'d> Draft<'d> {
         self.record(kind, None, time)
     }
 
+    /// Records what somebody else has given an id and a time.
+    pub(super) fn emit_as(
+        &mut self,
+        kind: EventKind,
+        event_id: EventId,
+        time: Timestamp,
+    ) -> Result<(), Refused> {
+        self.take(event_id, kind, None, time)
+    }
+
     fn record(
         &mut self,
         kind: EventKind,
         cause: Option<EventId>,
         time: Timestamp,
     ) -> Result<EventId, Refused> {
-        let event_id: EventId = self.ids.mint(self.now.as_unix_ms())?;
+        let is_ignored = matches!(kind, EventKind::ResultIgnored(_));
+        let is_named = |named: &mut (EventType, EventId)| is_ignored || kind.name() == named.0;
+        let event_id = match self.named.take_if(is_named) {
+            Some((_, event_id)) => event_id,
+            None => self.ids.mint(self.now.as_unix_ms())?,
+        };
+        self.take(event_id, kind, cause, time)?;
+        Ok(event_id)
+    }
+
+    fn take(
+        &mut self,
+        event_id: EventId,
+        kind: EventKind,
+        cause: Option<EventId>,
+        time: Timestamp,
+    ) -> Result<(), Refused> {
         let event = Event {
             seq: self.state.version().next_seq(),
             event_id,
@@ -124,9 +216,48 @@ impl<'d> Draft<'d> {
             cause,
             kind,
         };
+        self.note_effects(&event.kind);
         self.state.apply(self.plan, &event)?;
         self.events.push(event);
-        Ok(event_id)
+        Ok(())
+    }
+
+    /// Gives the next event of a type, or what is noted in its place, an id that somebody else has
+    /// made.
+    pub(super) fn name_next(&mut self, event_type: EventType, event_id: EventId) {
+        self.named = Some((event_type, event_id));
+    }
+
+    /// Stores something beside an event.
+    pub(super) fn put_beside(&mut self, event_id: EventId, beside: Beside) {
+        self.beside.insert(event_id, beside);
+    }
+
+    /// The events recorded so far.
+    pub(super) fn events(&self) -> &[Event] {
+        &self.events
+    }
+
+    /// Notes what an event that is about to be recorded means for slots and caches.
+    fn note_effects(&mut self, kind: &EventKind) {
+        if let EventKind::StepExited(exited) = kind {
+            self.cached.extend(cache::entry(self, exited));
+            let step = self.plan.find(exited.step.as_str());
+            let run = step.and_then(|step| self.state.run(step));
+            if let Some(slot) = run.and_then(|run| run.slot.as_ref()) {
+                self.slots.push(SlotChange::Free(SlotGrant {
+                    holder: SlotHolder::Step {
+                        step: exited.step.clone(),
+                        run: exited.run,
+                    },
+                    key: slot.key.clone(),
+                }));
+            }
+        }
+        let ends = || kind.name().known().is_some_and(EventType::is_terminal);
+        if self.plan.uses_slots() && ends() {
+            self.slots.push(SlotChange::Clear);
+        }
     }
 
     /// A place to go back to, should what follows turn out void.
@@ -135,6 +266,8 @@ impl<'d> Draft<'d> {
             state: self.state.clone(),
             events: self.events.len(),
             payloads: self.payloads.len(),
+            slots: self.slots.len(),
+            cached: self.cached.len(),
         }
     }
 
@@ -143,6 +276,8 @@ impl<'d> Draft<'d> {
         self.state = mark.state;
         self.events.truncate(mark.events);
         self.payloads.truncate(mark.payloads);
+        self.slots.truncate(mark.slots);
+        self.cached.truncate(mark.cached);
     }
 
     /// The event recorded last.
@@ -240,6 +375,11 @@ impl<'d> Draft<'d> {
     pub(super) fn store(&mut self, name: &StepName, value: Json) -> Result<Reference, Refused> {
         let execution_id = self.execution_id()?;
         self.store_for(execution_id, name, value)
+    }
+
+    /// An id for a run that is to be started.
+    pub(super) fn new_execution(&mut self) -> Result<ExecutionId, Refused> {
+        Ok(self.ids.mint(self.now.as_unix_ms())?)
     }
 
     fn store_for(

@@ -7,16 +7,19 @@ use noetl_playbook::model::LoopSource;
 use noetl_types::limits::Priority;
 use noetl_types::{EventId, Json, StepName, TaskError, TaskErrorKind};
 
+use super::cache::{self, Cached};
 use super::draft::{Draft, Trouble, too_deep};
 use super::eval::{Field, Site};
 use super::guard::{self, Admission};
 use super::routing::{self, Leaving, Way};
 use super::scope::Focus;
-use super::{Refused, exit, failure, issue, loops, skips};
-use crate::event::{EventKind, LoopEntered, SkipReason, StepEntered, StepSkipped};
+use super::{Refused, cursor, exit, failure, issue, loops, skips, slots};
+use crate::cache::CacheKey;
+use crate::event::{CursorEntered, EventKind, LoopEntered, SkipReason, StepEntered, StepSkipped};
 use crate::loops::Items;
 use crate::payload::INLINE_MAX;
 use crate::plan::MAX_IN_FLIGHT;
+use crate::slot::Slot;
 use crate::state::{LeadEvent, Waiting};
 
 /// Steps that one decision may enter or pass over. A cycle that does no work would go round for
@@ -36,6 +39,7 @@ pub(super) fn enter(draft: &mut Draft<'_>, step: StepIndex) -> Result<(), Refuse
         run: state.runs.saturating_add(1),
         pass: state.passes.saturating_add(1),
         waiting,
+        slot: None,
     };
     draft.passes += 1;
     if let Some(error) = over_limit(draft, &entry) {
@@ -70,6 +74,21 @@ struct Entry {
     /// Runs, and times that it was passed over: either could go round for ever.
     pass: u32,
     waiting: Waiting,
+    /// The slot that it has got.
+    slot: Option<Slot>,
+}
+
+/// What a step works on once it is entered.
+enum Shape {
+    Single,
+    Loop(LoopEntered),
+    Cursor(CursorEntered),
+}
+
+/// On what terms a step is entered.
+struct Terms {
+    priority: Option<i16>,
+    cached: Option<Cached>,
 }
 
 /// Whether the arcs of a step may catch its failure.
@@ -84,17 +103,23 @@ impl Entry {
         Focus::entering(&self.waiting.last)
     }
 
-    fn start(self, draft: &mut Draft<'_>) -> Result<(), Refused> {
-        let priority = match self.priority(draft) {
-            Ok(priority) => priority,
+    fn start(mut self, draft: &mut Draft<'_>) -> Result<(), Refused> {
+        let terms = match self.terms(draft) {
+            // It waits for a slot.
+            Ok(None) => return Ok(()),
+            Ok(Some(terms)) => terms,
             Err(Trouble::Refused(refused)) => return Err(refused),
             Err(Trouble::Failed(error)) => return self.fail(draft, *error, Catch::Never),
         };
-        if draft.plan.model(self.step).looping.is_none() {
-            let entered = self.record(draft, None, priority)?;
-            return issue::issue(draft, self.step, None, entered);
-        }
-        match self.looping(draft) {
+        let (cache, priority) = match terms.cached {
+            Some(Cached::Take(hit)) => {
+                self.record(draft, Shape::Single, terms.priority, None)?;
+                return cache::take_over(draft, self.step, *hit);
+            }
+            Some(Cached::Keep(key)) => (Some(key), terms.priority),
+            None => (None, terms.priority),
+        };
+        match self.shape(draft) {
             Err(Trouble::Refused(refused)) => Err(refused),
             Err(Trouble::Failed(error)) => {
                 let catch = if error.kind == TaskErrorKind::Template {
@@ -104,9 +129,17 @@ impl Entry {
                 };
                 self.fail(draft, *error, catch)
             }
-            Ok(looping) => {
-                let entered = self.record(draft, Some(looping), priority)?;
+            Ok(shape @ Shape::Single) => {
+                let entered = self.record(draft, shape, priority, cache)?;
+                issue::issue(draft, self.step, None, entered)
+            }
+            Ok(shape @ Shape::Loop(_)) => {
+                let entered = self.record(draft, shape, priority, cache)?;
                 loops::go_on(draft, self.step, entered)
+            }
+            Ok(shape @ Shape::Cursor(_)) => {
+                let entered = self.record(draft, shape, priority, cache)?;
+                cursor::go_on(draft, self.step, entered)
             }
         }
     }
@@ -114,18 +147,67 @@ impl Entry {
     fn record(
         &self,
         draft: &mut Draft<'_>,
-        looping: Option<LoopEntered>,
+        shape: Shape,
         priority: Option<i16>,
+        cache: Option<CacheKey>,
     ) -> Result<EventId, Refused> {
         let sources = self.waiting.sources.iter();
+        let (looping, cursor) = match shape {
+            Shape::Single => (None, None),
+            Shape::Loop(looping) => (Some(looping), None),
+            Shape::Cursor(cursor) => (None, Some(Box::new(cursor))),
+        };
         let kind = EventKind::StepEntered(Box::new(StepEntered {
             step: draft.name(self.step),
             run: self.run,
             arrivals: sources.map(|source| draft.name(*source)).collect(),
             looping,
+            cursor,
             priority,
+            slot: self.slot.clone(),
+            cache,
         }));
         draft.emit_because(kind, self.waiting.last.event_id)
+    }
+
+    /// On what terms it is entered; nothing where it has to wait for a slot. Who shares a slot looks
+    /// for an earlier result only when it has the slot, so that the first one makes it for all.
+    fn terms(&mut self, draft: &mut Draft<'_>) -> Result<Option<Terms>, Trouble> {
+        let priority = self.priority(draft)?;
+        let model = draft.plan.model(self.step);
+        if let Some(concurrency) = &model.concurrency {
+            let site = Site {
+                step: &draft.step(self.step).name,
+                field: Field::SlotKey,
+            };
+            let scope = draft.scope(self.step, self.focus());
+            let slot = Slot {
+                key: slots::key(&site, &concurrency.key.value, &scope)?,
+                limit: concurrency.limit.value,
+            };
+            if !slots::may_enter(draft, self.step, &slot, priority)? {
+                return Ok(None);
+            }
+            self.slot = Some(slot);
+        }
+        let cached = match &model.spec.cache {
+            None => None,
+            Some(written) => Some(cache::ask(draft, self.step, written, self.focus())?),
+        };
+        Ok(Some(Terms { priority, cached }))
+    }
+
+    fn shape(&self, draft: &mut Draft<'_>) -> Result<Shape, Trouble> {
+        match &draft.plan.model(self.step).looping {
+            None => Ok(Shape::Single),
+            Some(written) => match &written.source {
+                LoopSource::In(_) => self.looping(draft).map(Shape::Loop),
+                LoopSource::Cursor(_) => {
+                    let entered = cursor::entered(draft, self.step, written, self.focus())?;
+                    Ok(Shape::Cursor(entered))
+                }
+            },
+        }
     }
 
     fn priority(&self, draft: &Draft<'_>) -> Result<Option<i16>, Trouble> {
@@ -232,7 +314,7 @@ impl Entry {
 
     /// Enters the step only to fail.
     fn fail(self, draft: &mut Draft<'_>, error: TaskError, catch: Catch) -> Result<(), Refused> {
-        self.record(draft, None, None)?;
+        self.record(draft, Shape::Single, None, None)?;
         match catch {
             Catch::Never => failure::fail_uncaught(draft, self.step, error),
             Catch::ByArcs => failure::fail(draft, self.step, error),

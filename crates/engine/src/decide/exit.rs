@@ -116,8 +116,5 @@ pub(super) fn record(
         next: route.next.clone(),
         data,
     })))?;
-    if draft.state.is_failing() {
-        return Ok(());
-    }
     skips::note(draft)
 }

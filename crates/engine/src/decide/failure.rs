@@ -5,10 +5,9 @@ use std::cell::OnceCell;
 use noetl_playbook::graph::StepIndex;
 use noetl_types::{Json, TaskError};
 
-use super::Refused;
 use super::draft::{Draft, Trouble};
-use super::exit;
 use super::routing::{self, Leaving, Route, Way};
+use super::{Refused, exit, parking};
 use crate::event::StepEnd;
 use crate::state::{LeadEvent, Outcome, Work};
 
@@ -46,7 +45,8 @@ pub(super) fn fail_uncaught(
         error,
         caught: false,
     };
-    exit::record(draft, step, end, &Route::default(), None)
+    exit::record(draft, step, end, &Route::default(), None)?;
+    parking::give_up(draft)
 }
 
 /// Leaves a failed step along the arcs that catch its failure. Whether there are any.
@@ -56,8 +56,8 @@ fn catch(draft: &mut Draft<'_>, step: StepIndex, error: &TaskError) -> Result<bo
     }
     let run = draft.run(step)?;
     let known = match &run.work {
-        Work::Single { outcome } => outcome.clone(),
-        Work::Loop(_) => None,
+        Work::Single { outcome, .. } => outcome.clone(),
+        Work::Loop(_) | Work::Cursor(_) => None,
     };
     let outcome = Outcome {
         error: Some(error.clone()),

@@ -5,9 +5,9 @@ use noetl_types::{CommandId, ErrorCode, Json, WorkerId, sha256};
 
 use super::draft::Draft;
 use super::{Claim, IgnoredResult, Refused, Report, ReportOutcome, Verdict};
-use crate::event::{CommandAt, CommandClaimed, EventKind, LoopRef, ResultIgnored};
+use crate::event::{CommandAt, CommandClaimed, EventKind, ResultIgnored};
 use crate::payload::{Data, Reference};
-use crate::state::{Command, CommandPhase, State, Work};
+use crate::state::{Command, CommandPhase, FrameEnd, Run, State, Work};
 
 /// What the fence says of a worker's word.
 pub(super) enum Passage {
@@ -49,7 +49,7 @@ pub(super) fn pass(
             std::cmp::Ordering::Less => Ok(Passage::Stale(ErrorCode::StaleAttempt)),
             std::cmp::Ordering::Greater => Err(impossible(*current)),
         },
-        CommandPhase::Spent | CommandPhase::Called(_) => {
+        CommandPhase::Parked(_) | CommandPhase::Spent | CommandPhase::Called(_) => {
             Ok(Passage::Stale(ErrorCode::StaleAttempt))
         }
     }
@@ -57,19 +57,13 @@ pub(super) fn pass(
 
 /// The command of an event.
 pub(super) fn at(draft: &Draft<'_>, id: CommandId, command: &Command) -> CommandAt {
-    let run = draft.state.run(command.step);
-    let looping = run.and_then(|run| match &run.work {
-        Work::Single { .. } => None,
-        Work::Loop(looping) => Some(LoopRef {
-            loop_id: run.entered,
-            size: looping.iterations,
-        }),
-    });
+    let looping = draft.state.run(command.step).and_then(Run::loop_ref);
     CommandAt {
         command: id,
         step: draft.name(command.step),
         run: command.run,
         index: command.index,
+        segment: command.segment,
         looping,
     }
 }
@@ -122,16 +116,22 @@ pub(super) fn claim(draft: &mut Draft<'_>, claim: Claim) -> Result<Verdict, Refu
 /// the commands of runs that go on, and the one of a plain step whose last run has ended.
 pub(super) fn is_known(state: &State, report: &Report) -> bool {
     let closed_in_run = state.runs().find_map(|(_, run)| {
-        let index = run.closed.get(&report.command)?;
-        Some(match &run.work {
-            Work::Single { outcome } => outcome.as_ref().is_some_and(|known| {
-                is_same(report, Some(&known.output.data), known.error.is_some())
+        let index = run.closed.get(&report.command);
+        match &run.work {
+            Work::Single { outcome, .. } => index.map(|_| {
+                outcome.as_ref().is_some_and(|known| {
+                    is_same(report, Some(&known.output.data), known.error.is_some())
+                })
             }),
-            Work::Loop(looping) => {
+            Work::Loop(looping) => index.map(|index| {
                 let failed = looping.errors.contains(index);
                 is_same(report, looping.results.get(index), failed)
+            }),
+            Work::Cursor(cursor) => {
+                let end = cursor.recent.get(&report.command)?;
+                Some(is_same_frame(report, *end))
             }
-        })
+        }
     });
     closed_in_run.unwrap_or_else(|| {
         state.steps.values().any(|step| {
@@ -147,11 +147,23 @@ pub(super) fn is_known(state: &State, report: &Report) -> bool {
 
 fn is_same(report: &Report, data: Option<&Data>, failed: bool) -> bool {
     match &report.outcome {
-        ReportOutcome::Running { .. } => true,
+        ReportOutcome::Running { .. } | ReportOutcome::Parked { .. } => true,
         ReportOutcome::Completed(result) => {
             !failed && data.is_some_and(|known| is_same_data(known, &result.data))
         }
         ReportOutcome::Failed { .. } => failed,
+    }
+}
+
+/// Of a frame it is known what became of its rows.
+fn is_same_frame(report: &Report, end: FrameEnd) -> bool {
+    match &report.outcome {
+        ReportOutcome::Running { .. } | ReportOutcome::Parked { .. } => true,
+        ReportOutcome::Failed { .. } => end.is_failed,
+        ReportOutcome::Completed(result) => {
+            let told = super::report::frame_of(result);
+            !end.is_failed && (told.rows, told.done) == (end.rows, end.done)
+        }
     }
 }
 
@@ -202,6 +214,7 @@ fn outcome_json(outcome: &ReportOutcome) -> Json {
     };
     match outcome {
         ReportOutcome::Running { progress } => progress.clone().unwrap_or_default(),
+        ReportOutcome::Parked { started } => started.clone(),
         ReportOutcome::Completed(result) => data(&result.data),
         ReportOutcome::Failed { error, result } => {
             Json::object([("error", error.to_json()), ("data", data(&result.data))])

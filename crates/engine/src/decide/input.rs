@@ -1,13 +1,15 @@
 //! What can happen to a run from outside.
 
-use noetl_playbook::shift::{self, RetriedCall, TaskReport};
+use noetl_playbook::shift::{self, Ahead, FrameReport, Onward, RetriedCall, TaskReport};
 use noetl_types::{
-    CatalogId, CommandId, Digest, ErrorCode, ExecutionId, Json, JsonMap, PlaybookPath, PoolName,
-    TaskError, Text, Timestamp, WorkerId,
+    CatalogId, CommandId, Digest, ErrorCode, EventId, EventType, ExecutionId, Json, JsonMap,
+    Millis, NewEvent, PlaybookPath, PoolName, SignalId, StepName, TaskError, Text, Timestamp,
+    WorkerId,
 };
 
 use crate::event::{ExpiryReason, Steering, TimerId};
 use crate::payload::Data;
+use crate::slot::SlotGrant;
 
 /// What happens to a run from outside.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,17 +22,65 @@ pub enum Input {
     Report(Box<Report>),
     /// The lease of a worker ran out.
     LeaseExpired(LeaseExpired),
-    /// A timeout is due.
+    /// A timer is due.
     TimerFired(TimerId),
+    /// Somebody sends a signal.
+    Signal(Box<Signal>),
+    /// Somebody decides about an approval.
+    Approve(Box<Approve>),
+    /// A run that is waited for has ended.
+    ChildEnded(Box<ChildEnded>),
+    /// What a worker started tells its end.
+    Callback(Box<Called>),
     /// Somebody pauses it.
     Pause(Steering),
     /// Somebody lets it go on.
     Resume(Steering),
     /// Somebody ends it.
     Cancel(Steering),
+    /// A slot that was wanted is there.
+    SlotGranted(SlotGrant),
+    /// Somebody who looks after the system says how it ended.
+    Finalize(Box<Finalize>),
+    /// A worker that judges nothing tells what became of a command.
+    Told(Box<Told>),
+    /// Somebody tells something that shapes nothing.
+    Remark(Box<Remark>),
     /// A result is known to be too late, by more than the state knows.
     Ignored(Box<IgnoredResult>),
 }
+
+/// The end of a run that does not end by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finalize {
+    /// What it failed with; nothing where it counts as done.
+    pub error: Option<TaskError>,
+    /// Who says so, and why.
+    pub steering: Steering,
+}
+
+/// What a classic worker tells of a command.
+///
+/// Such a worker tells it event by event, under ids of its own making, and leaves to the server what
+/// the policy of the task makes of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Told {
+    /// What became of the command.
+    pub report: Report,
+    /// What it failed with and after how long the task is made again, where its policy says so.
+    /// Then the report is one of a command that goes on.
+    pub again: Option<(TaskError, Millis)>,
+    /// The id of the event that is told.
+    pub event_id: EventId,
+    /// Its type.
+    pub event_type: EventType,
+    /// What is kept beside it.
+    pub meta: JsonMap,
+}
+
+/// Something that shapes nothing, as it is to be stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remark(pub NewEvent);
 
 /// The beginning of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,6 +103,8 @@ pub struct Start {
     pub seed: [u8; 32],
     /// The run that starts this one.
     pub parent_execution_id: Option<ExecutionId>,
+    /// How many runs stand above it: one more than above the run that starts it.
+    pub depth: u32,
     /// The pool of workers that is to run it.
     pub execution_pool: Option<PoolName>,
     /// Its rank in the queue, where its caller gave one.
@@ -84,6 +136,7 @@ impl Start {
             env: JsonMap::new(),
             seed: [0; 32],
             parent_execution_id: None,
+            depth: 0,
             execution_pool: None,
             priority: None,
             server_url: None,
@@ -140,6 +193,11 @@ pub enum ReportOutcome {
     },
     /// Its tasks went well.
     Completed(TaskResult),
+    /// What it started tells its end by itself.
+    Parked {
+        /// What is known of it so far.
+        started: Json,
+    },
     /// A task failed for good.
     Failed {
         /// With what.
@@ -152,12 +210,23 @@ pub enum ReportOutcome {
 /// What came of a command whose work was done, its data as it is.
 impl From<shift::Finished> for ReportOutcome {
     fn from(finished: shift::Finished) -> Self {
+        let onward = match finished.ahead {
+            Ahead::Callback => {
+                return Self::Parked {
+                    started: finished.data,
+                };
+            }
+            Ahead::Segment(onward) => Some(onward),
+            Ahead::Nothing => None,
+        };
         let result = TaskResult {
             data: Data::Inline(finished.data),
             labels: finished.labels,
             set: finished.set,
             attempt: finished.attempt,
             tasks: finished.tasks,
+            frame: finished.frame,
+            onward,
         };
         match finished.error {
             None => Self::Completed(result),
@@ -180,6 +249,10 @@ pub struct TaskResult {
     pub attempt: u32,
     /// What became of each task.
     pub tasks: Vec<TaskReport>,
+    /// What became of the rows of its frame, in a loop over a cursor.
+    pub frame: Option<FrameReport>,
+    /// Where the pipeline goes on, in another command; then the data is that of its tasks by label.
+    pub onward: Option<Onward>,
 }
 
 impl From<Data> for TaskResult {
@@ -190,6 +263,8 @@ impl From<Data> for TaskResult {
             set: JsonMap::new(),
             attempt: 1,
             tasks: Vec::new(),
+            frame: None,
+            onward: None,
         }
     }
 }
@@ -224,4 +299,118 @@ pub struct IgnoredResult {
     pub bytes: u64,
     /// Why it is ignored.
     pub code: ErrorCode,
+}
+
+/// A signal, sent to this run or to all that wait for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signal {
+    /// Its name.
+    pub name: Text,
+    /// Its key.
+    pub key: Option<Text>,
+    /// What it says.
+    pub payload: Json,
+    /// Who sends it.
+    pub actor: Option<Text>,
+    /// The broadcast that it is. A run takes each at most once, and keeps none.
+    pub broadcast: Option<SignalId>,
+    /// When it was sent, where that was earlier.
+    pub received_at: Option<Timestamp>,
+}
+
+impl Signal {
+    /// A signal to this run that says no more than it must.
+    pub fn new(name: impl Into<Text>) -> Self {
+        Self {
+            name: name.into(),
+            key: None,
+            payload: Json::Null,
+            actor: None,
+            broadcast: None,
+            received_at: None,
+        }
+    }
+}
+
+/// The decision of a person.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Approve {
+    /// The step that waits for it.
+    pub step: StepName,
+    /// The iteration, in a loop.
+    pub index: Option<u32>,
+    /// What is decided.
+    pub decision: Decided,
+    /// Who decides.
+    pub actor: Text,
+    /// The groups that the person belongs to.
+    pub groups: Vec<Text>,
+    /// What there is to say.
+    pub comment: Option<Text>,
+    /// The values of the form.
+    pub values: Option<Json>,
+}
+
+/// What a person decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decided {
+    /// Yes.
+    Approve,
+    /// No.
+    Reject,
+}
+
+impl Decided {
+    /// The word in the log.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Approve => "approve",
+            Self::Reject => "reject",
+        }
+    }
+}
+
+/// A run that is waited for has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChildEnded {
+    /// The run.
+    pub child: ExecutionId,
+    /// How.
+    pub end: ChildEnd,
+}
+
+/// How a run that is waited for ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChildEnd {
+    /// Well.
+    Completed {
+        /// The data of the step that was asked for, else the result of the run.
+        result: Data,
+    },
+    /// With a failure.
+    Failed {
+        /// The first one.
+        error: TaskError,
+    },
+    /// Somebody ended it.
+    Cancelled {
+        /// Why.
+        reason: Option<Text>,
+    },
+    /// It never began: there is no such playbook, for one.
+    NotStarted {
+        /// Why.
+        error: TaskError,
+    },
+}
+
+/// What a worker started tells its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Called {
+    /// The command that started it.
+    pub command: CommandId,
+    /// What came out.
+    pub data: Json,
+    /// What it failed with; nothing where it went well.
+    pub error: Option<TaskError>,
 }

@@ -1,58 +1,113 @@
 //! Issuing a command.
 
 use noetl_playbook::bounds::fits;
+use noetl_playbook::carried::Carried;
 use noetl_playbook::graph::StepIndex;
+use noetl_playbook::model::ToolKind;
+use noetl_playbook::timeout;
 use noetl_types::limits::{MAX_COMMAND_CONTEXT, MaxAttempts};
 use noetl_types::{EventId, Json};
 
 use super::draft::Draft;
-use super::{Refused, carry, loops};
-use crate::event::{CommandIssued, EventKind, IssuedContext, LoopRef};
+use super::segments::{self, Place};
+use super::{Refused, parking};
+use crate::event::{CommandIssued, EventKind, FrameAsk, IssuedContext, Park};
 use crate::state::Work;
 
-/// Issues the command of a step, or of one of its iterations.
+/// Issues the next command of a step, or of one of its iterations.
 pub(super) fn issue(
     draft: &mut Draft<'_>,
     step: StepIndex,
     index: Option<u32>,
     cause: EventId,
 ) -> Result<(), Refused> {
-    let facts = draft.step(step);
-    let item = match index {
-        Some(index) if facts.carry.item => Some(loops::item(draft, step, index)?),
-        Some(_) | None => None,
+    let place = Place::of(draft, step, index)?;
+    if place.is_on_server() {
+        return parking::park(draft, step, index, cause);
+    }
+    let carried = segments::carried(draft, step, index)?;
+    let context = context(draft, step, carried)?;
+    let issued = command(draft, step, index, &place)?;
+    let issued = CommandIssued { context, ..issued };
+    draft.emit_because(EventKind::CommandIssued(Box::new(issued)), cause)?;
+    Ok(())
+}
+
+/// Issues a command that the server carries out.
+pub(super) fn issue_parked(
+    draft: &mut Draft<'_>,
+    step: StepIndex,
+    index: Option<u32>,
+    park: Park,
+    cause: EventId,
+) -> Result<EventId, Refused> {
+    let place = Place::of(draft, step, index)?;
+    let issued = CommandIssued {
+        parked: Some(park),
+        max_attempts: 1,
+        ..command(draft, step, index, &place)?
     };
-    let carried = carry::collect(draft, step, item)?;
+    draft.emit_because(EventKind::CommandIssued(Box::new(issued)), cause)
+}
+
+/// A command, but for what it knows.
+fn command(
+    draft: &Draft<'_>,
+    step: StepIndex,
+    index: Option<u32>,
+    place: &Place<'_>,
+) -> Result<CommandIssued, Refused> {
+    let facts = draft.step(step);
     let run = draft.run(step)?;
-    let (number, of_step) = (run.number, run.priority);
-    let looping = match &run.work {
-        Work::Single { .. } => None,
-        Work::Loop(looping) => Some(LoopRef {
-            loop_id: run.entered,
-            size: looping.iterations,
-        }),
+    let looping = run.loop_ref();
+    let (frame, max_attempts) = match &run.work {
+        Work::Single { .. } | Work::Loop(_) => (None, MaxAttempts::default().get()),
+        Work::Cursor(cursor) => {
+            let ask = FrameAsk {
+                max_rows: cursor.ask,
+                lease: cursor.terms.lease,
+                heartbeat: cursor.terms.heartbeat,
+            };
+            (Some(ask), cursor.terms.max_attempts)
+        }
     };
     let of_run = draft.state.started().and_then(|started| started.priority);
-    // The values are most of it; what marks them is small.
-    let budget = usize::try_from(MAX_COMMAND_CONTEXT.as_bytes()).unwrap_or(usize::MAX);
-    let is_small = carried.values.is_empty() || fits(&Json::from(carried.values.clone()), budget);
-    let context = if is_small {
-        IssuedContext::Inline(carried)
-    } else {
-        let content = Json::from(carried.to_json());
-        IssuedContext::External(draft.store(&facts.name, content)?)
+    let deadline = match place.segment {
+        None => facts.attempt_deadline,
+        Some(_) => timeout::of_tasks(draft.plan.playbook(), place.stretch()),
     };
-    let kind = EventKind::CommandIssued(Box::new(CommandIssued {
+    Ok(CommandIssued {
         step: facts.name.clone(),
-        run: number,
+        run: run.number,
         index,
+        segment: place.segment,
         looping,
-        tool: facts.tool,
-        max_attempts: MaxAttempts::default().get(),
-        deadline: facts.attempt_deadline,
-        priority: of_step.or(of_run),
-        context,
-    }));
-    draft.emit_because(kind, cause)?;
-    Ok(())
+        frame,
+        tool: place.task().map_or(ToolKind::Noop, |task| task.kind.value),
+        max_attempts,
+        deadline,
+        priority: run.priority.or(of_run),
+        not_before: place.not_before,
+        parked: None,
+        context: IssuedContext::Inline(Carried::default()),
+    })
+}
+
+fn context(
+    draft: &mut Draft<'_>,
+    step: StepIndex,
+    carried: Carried,
+) -> Result<IssuedContext, Refused> {
+    // The values and what is handed on are most of it; what marks them is small.
+    let budget = usize::try_from(MAX_COMMAND_CONTEXT.as_bytes()).unwrap_or(usize::MAX);
+    let is_small = match &carried.relay {
+        None => carried.values.is_empty() || fits(&Json::from(carried.values.clone()), budget),
+        Some(_) => fits(&Json::from(carried.to_json()), budget),
+    };
+    if is_small {
+        return Ok(IssuedContext::Inline(carried));
+    }
+    let content = Json::from(carried.to_json());
+    let name = draft.name(step);
+    draft.store(&name, content).map(IssuedContext::External)
 }

@@ -3,21 +3,31 @@
 use noetl_playbook::graph::StepIndex;
 
 use super::draft::Draft;
-use super::{Refused, enter};
+use super::{Refused, enter, slots};
 use crate::plan::Plan;
 use crate::state::{State, StepStage};
 
 /// Enters every step that may, in order of arrival.
 pub(super) fn enter_ready(draft: &mut Draft<'_>) -> Result<(), Refused> {
-    while let Some(step) = next_to_enter(&draft.state, draft.plan) {
+    // What was found to wait for a slot is looked at anew: it may have been passed over since, or
+    // share another one.
+    draft.parked.clear();
+    draft.wants_of_run = None;
+    loop {
+        let Some(step) = next_to_enter(draft) else {
+            return Ok(());
+        };
+        if !slots::may_begin(draft) {
+            return Ok(());
+        }
         enter::enter(draft, step)?;
     }
-    Ok(())
 }
 
 /// The step that enters next: the one that has waited longest among those that no other live step
 /// can still lead to.
-fn next_to_enter(state: &State, plan: &Plan) -> Option<StepIndex> {
+fn next_to_enter(draft: &Draft<'_>) -> Option<StepIndex> {
+    let (state, plan) = (&draft.state, draft.plan);
     if state.is_failing() || state.is_paused() || state.is_ended() {
         return None;
     }
@@ -25,6 +35,7 @@ fn next_to_enter(state: &State, plan: &Plan) -> Option<StepIndex> {
         .waiting
         .iter()
         .filter(|step| state.step_stage(*step) == StepStage::Waiting)
+        .filter(|step| !draft.parked.contains_key(step))
         .filter_map(|step| Some((state.step(step)?.waiting.as_ref()?.order, step)))
         .collect();
     waiting.sort_unstable();
@@ -33,7 +44,7 @@ fn next_to_enter(state: &State, plan: &Plan) -> Option<StepIndex> {
         waiting.find(|step| may_enter(*step))
     };
     let ready = first(&|step| blockers(state, plan, step).next().is_none());
-    if ready.is_some() || state.runs().next().is_some() {
+    if ready.is_some() || state.runs().next().is_some() || !draft.parked.is_empty() {
         return ready;
     }
     // Only waiting steps are left, and they block each other. One whose blockers all lie on a cycle

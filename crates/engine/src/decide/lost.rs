@@ -20,7 +20,9 @@ pub(super) fn expire(draft: &mut Draft<'_>, expired: LeaseExpired) -> Result<Ver
     draft.must_go_on()?;
     let id = expired.command;
     let command = draft.state.command(id).ok_or(Refused::UnknownCommand(id))?;
-    let (step, max_attempts) = (command.step, command.max_attempts);
+    // Attempts that ended with an answer were not lost.
+    let max_attempts = command.max_attempts.saturating_add(command.retried);
+    let step = command.step;
     let at = fence::at(draft, id, command);
     match fence::pass(id, command, expired.attempt, &expired.worker)? {
         Passage::Stale(_) => return Ok(Verdict::Duplicate),
@@ -61,7 +63,9 @@ fn backoff(attempt: u32) -> Millis {
 
 fn error(reason: ExpiryReason, attempts: u32) -> TaskError {
     let (kind, what) = match reason {
-        ExpiryReason::Lease | ExpiryReason::Deregistered => (TaskErrorKind::Lost, "was lost"),
+        ExpiryReason::Lease | ExpiryReason::Deregistered | ExpiryReason::Retry => {
+            (TaskErrorKind::Lost, "was lost")
+        }
         ExpiryReason::Deadline => (TaskErrorKind::Timeout, "was out of time"),
     };
     TaskError::new(

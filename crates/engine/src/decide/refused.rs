@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use noetl_types::id::ClockError;
-use noetl_types::{CommandId, ErrorCode, ExecutionStatus, StepName, Timestamp, WorkerId};
+use noetl_types::{
+    CommandId, ErrorCode, ExecutionId, ExecutionStatus, StepName, Text, Timestamp, WorkerId,
+};
 
 use crate::apply::ApplyError;
+use crate::cache::CacheKey;
 use crate::event::TimerId;
-use crate::plan::Construct;
+use crate::slot::SlotGrant;
 
 /// Why an input leads to no decision. Nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -18,14 +21,6 @@ pub enum Refused {
     /// Nothing can happen to a run that has not begun.
     #[error("the run has not begun")]
     NotStarted,
-    /// The playbook uses what this engine does not run.
-    #[error("{} is not supported{}", .construct.as_str(), in_step(.step.as_ref()))]
-    NotSupported {
-        /// What it uses.
-        construct: Construct,
-        /// Where.
-        step: Option<StepName>,
-    },
     /// The payload of a start is a map.
     #[error("a payload is a map, not a {0}")]
     BadPayload(&'static str),
@@ -41,6 +36,9 @@ pub enum Refused {
     /// Only a paused run can be resumed.
     #[error("the run is not paused")]
     NotPaused,
+    /// Only a task that tells its end by itself can be left alone.
+    #[error("command {0} has nothing that tells its end by itself")]
+    NotParking(CommandId),
     /// No such command is open.
     #[error("no command {0} is open")]
     UnknownCommand(CommandId),
@@ -79,9 +77,51 @@ pub enum Refused {
         /// When it is due.
         fire_at: Timestamp,
     },
+    /// The names of the engine's own signals are not for others.
+    #[error("the signal name `{0}` is reserved")]
+    ReservedSignal(Text),
+    /// What a signal or a decision says is not what was asked for.
+    #[error("the {what} is not what was asked for: {why}")]
+    BadMessage {
+        /// Payload or values.
+        what: &'static str,
+        /// Why.
+        why: Text,
+    },
+    /// What a signal says is too large to be recorded.
+    #[error("the payload is larger than {limit} bytes; store it and send where it is")]
+    LargeMessage {
+        /// How large it may be.
+        limit: usize,
+    },
+    /// Nobody waits for the broadcast here.
+    #[error("no task of the run waits for the broadcast")]
+    NotAwaited,
+    /// The playbook has no such step.
+    #[error("the playbook has no step `{0}`")]
+    UnknownStep(StepName),
+    /// No approval is open there: it is decided, or not asked for yet.
+    #[error("step `{0}` does not wait for a decision")]
+    NothingToDecide(StepName),
+    /// Everybody decides once.
+    #[error("`{0}` has decided already")]
+    DecidedAlready(Text),
+    /// Not among those who may decide.
+    #[error("`{0}` is not among the approvers")]
+    NotAnApprover(Text),
+    /// The run is not waited for.
+    #[error("no task waits for run {0}")]
+    UnknownChild(ExecutionId),
     /// A template reads data that has to be fetched; with it, the same input may be decided.
     #[error("data at {0} has to be fetched first")]
     NeedsPayload(Arc<str>),
+    /// A step asks for an earlier result; once somebody has looked for it, the same input may be
+    /// decided.
+    #[error("an earlier result has to be looked for first")]
+    NeedsCache(CacheKey),
+    /// Nothing waits for the slot: it is free again.
+    #[error("nothing waits for the slot `{}`", .0.key)]
+    NoSlotWanted(SlotGrant),
     /// No id can be made now.
     #[error(transparent)]
     Clock(#[from] ClockError),
@@ -90,19 +130,24 @@ pub enum Refused {
     Broken(#[from] ApplyError),
 }
 
-fn in_step(step: Option<&StepName>) -> String {
-    step.map_or_else(String::new, |step| format!(" (step `{step}`)"))
-}
-
 impl Refused {
     /// The code that an API answers with.
     pub const fn code(&self) -> ErrorCode {
         match self {
             Self::AlreadyStarted => ErrorCode::IdConflict,
-            Self::NotStarted | Self::UnknownCommand(_) | Self::UnknownTimer(_) => {
-                ErrorCode::NotFound
+            Self::NotStarted
+            | Self::UnknownCommand(_)
+            | Self::UnknownTimer(_)
+            | Self::NoSlotWanted(_)
+            | Self::UnknownStep(_)
+            | Self::UnknownChild(_)
+            | Self::NotAwaited => ErrorCode::NotFound,
+            Self::ReservedSignal(_) | Self::BadMessage { .. } | Self::NotParking(_) => {
+                ErrorCode::Validation
             }
-            Self::NotSupported { .. } => ErrorCode::NotSupported,
+            Self::LargeMessage { .. } => ErrorCode::TooLarge,
+            Self::NothingToDecide(_) | Self::DecidedAlready(_) => ErrorCode::AlreadyDecided,
+            Self::NotAnApprover(_) => ErrorCode::Forbidden,
             Self::BadPayload(_) | Self::DeepPayload => ErrorCode::Validation,
             Self::AlreadyEnded(_) => ErrorCode::AlreadyTerminal,
             Self::Paused => ErrorCode::Paused,
@@ -111,7 +156,7 @@ impl Refused {
             }
             Self::ImpossibleAttempt { .. } => ErrorCode::StaleAttempt,
             Self::HeldByOther { .. } => ErrorCode::ActiveClaim,
-            Self::NeedsPayload(_) | Self::Clock(_) => ErrorCode::NotReady,
+            Self::NeedsPayload(_) | Self::NeedsCache(_) | Self::Clock(_) => ErrorCode::NotReady,
             Self::Broken(_) => ErrorCode::Internal,
         }
     }

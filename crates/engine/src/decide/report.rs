@@ -1,15 +1,16 @@
 //! Reports: what a worker tells of a command, and what follows from it.
 
-use noetl_playbook::bounds::bounded_error;
-use noetl_playbook::shift::RetriedCall;
-use noetl_types::{CommandId, ErrorCode, JsonMap, TaskError};
+use noetl_playbook::bounds::{bounded_error, fits};
+use noetl_playbook::shift::{FrameReport, RetriedCall};
+use noetl_types::{CommandId, ErrorCode, Json, JsonMap, Millis, TaskError};
 
 use super::draft::{Draft, too_deep};
 use super::exit::{self, Success};
 use super::fence::{self, Passage};
+use super::segments::Place;
 use super::writes::{self, Written};
 use super::{Refused, Report, ReportOutcome, TaskResult, Verdict};
-use super::{failure, finish, joins, loops};
+use super::{cursor, failure, finish, joins, loops, parking, segments};
 use crate::ctx::Writes;
 use crate::event::{
     CallDone, CallError, CallOutcome, CommandAt, CommandClaimed, CommandClosed, CtxSource,
@@ -17,6 +18,11 @@ use crate::event::{
 };
 use crate::payload::Data;
 use crate::state::{Closing, LeadEvent, Work};
+
+/// Failures of rows that one event holds.
+const MAX_ROW_ERRORS: usize = 100;
+/// Bytes of what a worker may tell of what it has started.
+const MAX_STARTED_BYTES: usize = 16 << 10;
 
 /// Takes a report.
 pub(super) fn report(draft: &mut Draft<'_>, report: Report) -> Result<Verdict, Refused> {
@@ -53,6 +59,7 @@ pub(super) fn report(draft: &mut Draft<'_>, report: Report) -> Result<Verdict, R
             }
             return Ok(Verdict::Accepted);
         }
+        ReportOutcome::Parked { started } => return park(draft, at, started),
         ReportOutcome::Completed(result) => match data_error(&result) {
             None => done(draft, &at, result)?,
             Some(error) => failed(draft, &at, error, TaskResult::from(Data::default()))?,
@@ -70,6 +77,21 @@ pub(super) fn report(draft: &mut Draft<'_>, report: Report) -> Result<Verdict, R
     Ok(Verdict::Accepted)
 }
 
+/// What a worker has started tells its end by itself.
+fn park(draft: &mut Draft<'_>, at: CommandAt, started: Json) -> Result<Verdict, Refused> {
+    let step = draft.plan.find(at.step.as_str());
+    let place = Place::of(draft, step.ok_or_else(|| draft.broken("step"))?, at.index)?;
+    if !place.task().is_some_and(noetl_playbook::segments::parks) {
+        return Err(Refused::NotParking(at.command));
+    }
+    let started = match too_deep(&started, "the data") {
+        None if fits(&started, MAX_STARTED_BYTES) => started,
+        None | Some(_) => Json::Null,
+    };
+    parking::park_callback(draft, at, started)?;
+    Ok(Verdict::Accepted)
+}
+
 /// A report of a command that is not open.
 fn unknown(draft: &mut Draft<'_>, report: &Report) -> Result<Verdict, Refused> {
     if fence::is_known(&draft.state, report) {
@@ -78,7 +100,7 @@ fn unknown(draft: &mut Draft<'_>, report: &Report) -> Result<Verdict, Refused> {
     let closed = draft
         .state
         .runs()
-        .any(|(_, run)| run.closed.contains(&report.command));
+        .any(|(_, run)| run.has_closed(report.command));
     if draft.state.is_ended() {
         fence::ignore(draft, report, ErrorCode::AlreadyTerminal)
     } else if closed {
@@ -112,7 +134,11 @@ fn calls(draft: &Draft<'_>, command: CommandId) -> u32 {
         .map_or(0, |command| command.calls)
 }
 
-fn retried(draft: &mut Draft<'_>, at: &CommandAt, retry: RetriedCall) -> Result<(), Refused> {
+pub(super) fn retried(
+    draft: &mut Draft<'_>,
+    at: &CommandAt,
+    retry: RetriedCall,
+) -> Result<(), Refused> {
     let kind = EventKind::CallError(Box::new(CallError {
         at: at.clone(),
         call_index: calls(draft, at.command),
@@ -132,12 +158,13 @@ fn retried(draft: &mut Draft<'_>, at: &CommandAt, retry: RetriedCall) -> Result<
 /// Records that a command went well, and gives what its tasks wrote into variables of the run.
 fn done(draft: &mut Draft<'_>, at: &CommandAt, result: TaskResult) -> Result<JsonMap, Refused> {
     let ctx = Writes::of_report(&result.set).ctx;
-    let labels = result.labels.clone();
+    let (labels, onward) = (result.labels.clone(), result.onward.clone());
     let kind = EventKind::CallDone(Box::new(CallDone {
         at: at.clone(),
         call_index: calls(draft, at.command),
-        outcome: outcome(draft, at, result)?,
+        outcome: outcome(draft, at, result, Ended::Well)?,
         labels,
+        onward,
     }));
     draft.emit(kind)?;
     draft.emit(EventKind::CommandCompleted(at.clone()))?;
@@ -156,7 +183,7 @@ pub(super) fn failed(
         at: at.clone(),
         call_index: calls(draft, at.command),
         error: error.clone(),
-        outcome: outcome(draft, at, result)?,
+        outcome: outcome(draft, at, result, Ended::Failed)?,
         retried: None,
     }));
     draft.emit(kind)?;
@@ -167,16 +194,75 @@ pub(super) fn failed(
     Ok(ctx)
 }
 
+/// Closes a command of the server's that went well.
+pub(super) fn close_well(
+    draft: &mut Draft<'_>,
+    at: &CommandAt,
+    result: TaskResult,
+) -> Result<Closing, Refused> {
+    if let Some(error) = data_error(&result) {
+        return close_failed(draft, at, error, TaskResult::from(Data::default()));
+    }
+    let ctx = done(draft, at, result)?;
+    closing(draft, at, ctx)
+}
+
+/// Closes a command of the server's that failed for good.
+pub(super) fn close_failed(
+    draft: &mut Draft<'_>,
+    at: &CommandAt,
+    error: TaskError,
+    mut result: TaskResult,
+) -> Result<Closing, Refused> {
+    if data_error(&result).is_some() {
+        result = TaskResult::from(Data::default());
+    }
+    let ctx = failed(draft, at, bounded_error(error), result)?;
+    closing(draft, at, ctx)
+}
+
+fn closing(draft: &Draft<'_>, at: &CommandAt, ctx: JsonMap) -> Result<Closing, Refused> {
+    let step = draft.plan.find(at.step.as_str());
+    Ok(Closing {
+        step: step.ok_or_else(|| draft.broken("step"))?,
+        index: at.index,
+        ctx,
+    })
+}
+
+/// Records an attempt of a task of the server's that is made again.
+pub(super) fn retried_by_server(
+    draft: &mut Draft<'_>,
+    at: &CommandAt,
+    error: TaskError,
+    attempt: u32,
+    retry_in: Millis,
+) -> Result<(), Refused> {
+    let retry = RetriedCall {
+        error,
+        attempt,
+        retry_in,
+        at: None,
+    };
+    retried(draft, at, retry)
+}
+
 /// What the tasks left behind, big data moved out.
 fn outcome(
     draft: &mut Draft<'_>,
     at: &CommandAt,
     result: TaskResult,
+    outcome: Ended,
 ) -> Result<CallOutcome, Refused> {
-    let budget = draft
-        .plan
-        .find(at.step.as_str())
-        .map(|step| draft.step(step).inline_max);
+    let step = draft.plan.find(at.step.as_str());
+    let budget = step.map(|step| draft.step(step).inline_max);
+    let run = step.and_then(|step| draft.state.run(step));
+    let is_frame = run.is_some_and(|run| matches!(run.work, Work::Cursor(_)));
+    let frame = match outcome {
+        Ended::Well if is_frame => Some(bounded_frame(frame_of(&result))),
+        Ended::Failed if is_frame => result.frame.clone().map(bounded_frame),
+        Ended::Well | Ended::Failed => None,
+    };
     let data = match result.data {
         Data::Inline(value) => {
             let budget = budget.unwrap_or(crate::payload::INLINE_MAX);
@@ -189,7 +275,42 @@ fn outcome(
         set: result.set,
         attempt: result.attempt,
         tasks: result.tasks,
+        frame,
     })
+}
+
+/// How the tasks of a command ended.
+#[derive(Clone, Copy)]
+enum Ended {
+    Well,
+    Failed,
+}
+
+/// What became of the rows of a frame that went well. A worker that tells nothing of rows says in its
+/// data when none is left.
+pub(super) fn frame_of(result: &TaskResult) -> FrameReport {
+    if let Some(frame) = &result.frame {
+        return frame.clone();
+    }
+    let is_drained = match &result.data {
+        Data::Inline(data) => data.get("__cursor_drained").and_then(Json::as_bool) == Some(true),
+        Data::External(_) => false,
+    };
+    let rows = u32::from(!is_drained);
+    FrameReport {
+        rows,
+        done: rows,
+        ..FrameReport::default()
+    }
+}
+
+/// What is told of rows, small enough for the log.
+fn bounded_frame(mut frame: FrameReport) -> FrameReport {
+    frame.errors.truncate(MAX_ROW_ERRORS);
+    for failed in &mut frame.errors {
+        failed.error = bounded_error(failed.error.clone());
+    }
+    frame
 }
 
 /// The failure of a result that the log cannot hold.
@@ -225,13 +346,21 @@ pub(super) fn consequences(draft: &mut Draft<'_>, closing: Closing) -> Result<()
         values: closing.ctx,
     };
     writes::record(draft, step, run.number, CtxSource::Task, written)?;
+    if segments::is_pending(draft, step, closing.index) {
+        segments::go_on(draft, step, closing.index)?;
+        return joins::enter_ready(draft);
+    }
     let run = draft.run(step)?;
     match &run.work {
         Work::Loop(_) => {
             let cause = draft.last_event().unwrap_or(run.entered);
             loops::go_on(draft, step, cause)?;
         }
-        Work::Single { outcome } => {
+        Work::Cursor(_) => {
+            let cause = draft.last_event().unwrap_or(run.entered);
+            cursor::go_on(draft, step, cause)?;
+        }
+        Work::Single { outcome, .. } => {
             let Some(outcome) = outcome.clone() else {
                 return Ok(());
             };

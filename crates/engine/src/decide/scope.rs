@@ -28,17 +28,20 @@ pub(super) struct Vault<'s> {
     pub(super) fresh: &'s [NewPayload],
 }
 
-impl Vault<'_> {
-    pub(super) fn get(&self, reference: &Reference) -> Option<Json> {
-        let uri = reference.uri();
-        let fresh = self
-            .fresh
-            .iter()
-            .find(|payload| payload.reference.uri() == uri);
+impl Payloads for Vault<'_> {
+    fn get(&self, uri: &str) -> Option<Json> {
+        let mut fresh = self.fresh.iter();
+        let fresh = fresh.find(|payload| payload.reference.uri() == uri);
         fresh.map_or_else(
             || self.fetched.get(uri),
             |payload| Some(payload.content.clone()),
         )
+    }
+}
+
+impl Vault<'_> {
+    pub(super) fn get(&self, reference: &Reference) -> Option<Json> {
+        Payloads::get(self, reference.uri())
     }
 
     /// Data for templates; of a step, where it comes from is known.
@@ -280,6 +283,7 @@ impl<'s> RunScope<'s> {
     fn arrival_payload(&self, arrival: &Arrival) -> Binding {
         match (arrival.event, self.led_here()) {
             (LeadEvent::PlaybookStarted, _) => self.lookup("workload").unwrap_or(Json::Null.into()),
+            (LeadEvent::RunEnding, _) => self.ending_payload(arrival),
             (LeadEvent::CallError, _) => {
                 let error = arrival.error.as_ref();
                 Binding::Value(error.map_or(Json::Null, |error| error.to_json()))
@@ -287,6 +291,19 @@ impl<'s> RunScope<'s> {
             (_, Some((step, output))) => self.data_binding(step, output),
             (_, None) => Binding::Value(Json::Null),
         }
+    }
+
+    /// How the run is about to end, and with what it failed.
+    fn ending_payload(&self, arrival: &Arrival) -> Binding {
+        let status = self
+            .state
+            .ending()
+            .map(|status| Json::from(status.as_str()));
+        let error = arrival.error.as_ref();
+        Binding::Value(Json::object([
+            ("status", status.unwrap_or_default()),
+            ("error", error.map_or(Json::Null, |error| error.to_json())),
+        ]))
     }
 
     fn data_binding(&self, step: StepIndex, output: &Output) -> Binding {

@@ -7,8 +7,12 @@ use super::draft::Draft;
 use crate::event::{EventKind, SkipReason, StepSkipped};
 
 /// Notes the steps that have just died, in document order. To be called after every routing
-/// decision, when its arrivals are known.
+/// decision, when its arrivals are known. After a failure that nothing caught, nothing is said of
+/// steps that were never come to.
 pub(super) fn note(draft: &mut Draft<'_>) -> Result<(), Refused> {
+    if draft.state.failure.is_some() {
+        return Ok(());
+    }
     for step in dead(draft) {
         let name = draft.name(step);
         draft.emit(EventKind::StepSkipped(StepSkipped {

@@ -3,25 +3,22 @@
 use std::sync::Arc;
 
 use noetl_playbook::bounds::{MAX_VALUE_DEPTH, is_shallow};
-use noetl_playbook::model::Setting;
+use noetl_playbook::model::{RootConcurrency, Setting};
 use noetl_playbook::template::{MapScope, RenderError, StartScope};
 use noetl_types::limits::{MAX_COMMAND_CONTEXT, Priority};
 use noetl_types::{Json, JsonMap, StepName, TaskError, TaskErrorKind};
 
 use super::draft::Draft;
-use super::{Refused, Start, Verdict, finish, joins};
+use super::{Refused, Start, Verdict, finish, joins, slots};
 use crate::event::{EventKind, Failed, Started};
 use crate::job::job;
 use crate::payload::Data;
+use crate::slot::{RunSlot, Slot};
 
 /// Begins the run.
 pub(super) fn start(draft: &mut Draft<'_>, start: Start) -> Result<Verdict, Refused> {
     if draft.state.version().get() > 0 {
         return Err(Refused::AlreadyStarted);
-    }
-    if let Some((construct, step)) = draft.plan.not_supported() {
-        let (construct, step) = (*construct, step.clone());
-        return Err(Refused::NotSupported { construct, step });
     }
     let payload = match &start.payload {
         Json::Null => JsonMap::new(),
@@ -32,14 +29,22 @@ pub(super) fn start(draft: &mut Draft<'_>, start: Start) -> Result<Verdict, Refu
         return Err(Refused::DeepPayload);
     }
     let input = input(draft, &start, &payload);
-    let (workload, priority, error) = match input {
-        Ok((workload, priority)) => (workload, priority, None),
-        Err(error) => (payload, start.priority, Some(error)),
+    let (given, error) = match input {
+        Ok(given) => (given, None),
+        Err(error) => {
+            let given = Given {
+                workload: payload,
+                priority: start.priority,
+                concurrency: None,
+            };
+            (given, Some(error))
+        }
     };
-    let workload = keep(draft, &start, Json::from(workload))?;
-    draft.emit(EventKind::PlaybookStarted(Box::new(started(
-        start, workload, priority,
-    ))))?;
+    let workload = keep(draft, &start, Json::from(given.workload))?;
+    draft.emit(EventKind::PlaybookStarted(Box::new(Started {
+        concurrency: given.concurrency,
+        ..started(start, workload, given.priority)
+    })))?;
     if let Some(error) = error {
         draft.emit(EventKind::PlaybookFailed(Box::new(Failed {
             error,
@@ -58,12 +63,15 @@ fn keep(draft: &mut Draft<'_>, start: &Start, workload: Json) -> Result<Data, Re
     draft.keep_for(start.execution_id, &name, workload, budget)
 }
 
-/// The input of the run and its rank.
-fn input(
-    draft: &Draft<'_>,
-    start: &Start,
-    payload: &JsonMap,
-) -> Result<(JsonMap, Option<i16>), TaskError> {
+/// What a run is given.
+struct Given {
+    workload: JsonMap,
+    priority: Option<i16>,
+    concurrency: Option<RunSlot>,
+}
+
+/// The input of the run, its rank, and the slot that it needs.
+fn input(draft: &Draft<'_>, start: &Start, payload: &JsonMap) -> Result<Given, TaskError> {
     let names = MapScope::new()
         .with("env", Json::from(start.env.clone()))
         .with("job", job(start.execution_id))
@@ -87,20 +95,63 @@ fn input(
     let priority = match (start.priority, &draft.plan.playbook().priority) {
         (Some(given), _) => Some(given),
         (None, None) => None,
-        (None, Some(written)) => Some(rank(draft, &written.value, &workload)?),
+        (None, Some(written)) => Some(rank(draft, &written.value, start, &workload)?),
     };
-    Ok((workload, priority))
+    let concurrency = match &draft.plan.playbook().concurrency {
+        None => None,
+        Some(written) => Some(slot(draft, written, start, &workload)?),
+    };
+    Ok(Given {
+        workload,
+        priority,
+        concurrency,
+    })
 }
 
-fn rank(draft: &Draft<'_>, written: &Setting<i64>, workload: &JsonMap) -> Result<i16, TaskError> {
+/// What templates of the root see.
+fn root_scope(draft: &Draft<'_>, start: &Start, workload: &JsonMap) -> MapScope {
+    MapScope::of(workload)
+        .with("workload", Json::from(workload.clone()))
+        .with("execution_id", Json::from(start.execution_id.to_string()))
+        .with("path", Json::from(&start.path))
+        .at(draft.now)
+        .limited(draft.plan.limits())
+}
+
+fn slot(
+    draft: &Draft<'_>,
+    written: &RootConcurrency,
+    start: &Start,
+    workload: &JsonMap,
+) -> Result<RunSlot, TaskError> {
+    let wrong = || TaskError::new(TaskErrorKind::Schema, "concurrency.key: not a text");
+    let key = match &written.key {
+        Setting::Fixed(key) => key.to_string(),
+        Setting::Template(template) => {
+            let rendered = template.value.render(&root_scope(draft, start, workload));
+            let rendered = rendered.map_err(|error| template_error("concurrency.key", &error))?;
+            slots::key_of(&rendered.value).ok_or_else(wrong)?
+        }
+    };
+    Ok(RunSlot {
+        slot: Slot {
+            key: slots::bounded(&key)?,
+            limit: written.limit.value,
+        },
+        overlap: written.overlap,
+    })
+}
+
+fn rank(
+    draft: &Draft<'_>,
+    written: &Setting<i64>,
+    start: &Start,
+    workload: &JsonMap,
+) -> Result<i16, TaskError> {
     let rank = match written {
         Setting::Fixed(rank) => Some(*rank),
         Setting::Template(template) => {
-            let scope = MapScope::of(workload)
-                .with("workload", Json::from(workload.clone()))
-                .at(draft.now)
-                .limited(draft.plan.limits());
-            let rendered = template.value.render(&scope);
+            let rendered = template.value.render(&root_scope(draft, start, workload));
             let rendered = rendered.map_err(|error| template_error("priority", &error))?;
             rendered.value.as_i64()
         }
@@ -143,8 +194,10 @@ fn started(start: Start, workload: Data, priority: Option<i16>) -> Started {
         definition_sha256: start.definition_sha256,
         workload,
         parent_execution_id: start.parent_execution_id,
+        depth: start.depth,
         execution_pool: start.execution_pool,
         priority,
+        concurrency: None,
         server_url: start.server_url,
         emitter: start.emitter,
         trace: start.trace,

@@ -1,11 +1,12 @@
-//! Steering: pause, resume, cancel.
+//! Steering: pause, resume, cancel, finalize.
 
 use noetl_playbook::graph::StepIndex;
-use noetl_types::CommandId;
+use noetl_types::{CommandId, Json};
 
 use super::draft::Draft;
-use super::{Refused, Verdict, fence, finish, report};
-use crate::event::{CommandAt, CommandClosed, EventKind, Steering};
+use super::routing::Route;
+use super::{Beside, Finalize, Refused, Verdict, exit, fence, finish, joins, parking, report};
+use crate::event::{CommandAt, CommandClosed, EventKind, Failed, Steering, StepEnd};
 
 /// Nothing is entered, issued or fired until the run is resumed.
 pub(super) fn pause(draft: &mut Draft<'_>, steering: Steering) -> Result<Verdict, Refused> {
@@ -34,6 +35,8 @@ pub(super) fn resume(draft: &mut Draft<'_>, steering: Steering) -> Result<Verdic
         }
         report::consequences(draft, closing.clone())?;
     }
+    // Slots that came while the run was paused were given back, so they are asked for again.
+    joins::enter_ready(draft)?;
     finish::finish(draft)?;
     Ok(Verdict::Accepted)
 }
@@ -46,7 +49,46 @@ pub(super) fn cancel(draft: &mut Draft<'_>, steering: Steering) -> Result<Verdic
     Ok(Verdict::Accepted)
 }
 
-/// Withdraws the open commands of a step, or of all, in the order of their issue.
+/// The run ends now, as somebody says who knows more than the log.
+pub(super) fn finalize(draft: &mut Draft<'_>, finalize: Finalize) -> Result<Verdict, Refused> {
+    draft.must_go_on()?;
+    let Finalize { error, steering } = finalize;
+    if draft.state.is_paused() {
+        // Only a run that goes on comes to such an end. What was held back is no longer wanted.
+        draft.emit(EventKind::PlaybookResumed(steering.clone()))?;
+    }
+    withdraw(draft, None, "finalized")?;
+    let failure = draft.state.failure.clone();
+    // A failure that nothing caught is not undone by calling the run done.
+    let error = error.or_else(|| failure.as_ref().map(|failure| failure.error.clone()));
+    let end = if let Some(error) = error {
+        let steps = failure.iter().flat_map(|failure| &failure.steps);
+        let failed_steps = steps.map(|step| draft.name(*step)).collect();
+        EventKind::PlaybookFailed(Box::new(Failed {
+            error,
+            failed_steps,
+        }))
+    } else {
+        let open: Vec<StepIndex> = draft.state.runs().map(|(step, _)| step).collect();
+        for step in open {
+            exit::record(draft, step, StepEnd::Cancelled, &Route::default(), None)?;
+        }
+        EventKind::PlaybookCompleted {
+            result: finish::result(draft),
+        }
+    };
+    let event_id = draft.emit(end)?;
+    let said = [("actor", steering.actor), ("reason", steering.reason)];
+    let said = said.into_iter().filter_map(|(key, text)| {
+        let text = text?;
+        Some((key.into(), Json::from(text)))
+    });
+    draft.put_beside(event_id, Beside::Meta(said.collect()));
+    Ok(Verdict::Accepted)
+}
+
+/// Withdraws the open commands of a step, or of all, in the order of their issue, and the runs that
+/// they wait for.
 pub(super) fn withdraw(
     draft: &mut Draft<'_>,
     step: Option<StepIndex>,
@@ -59,7 +101,10 @@ pub(super) fn withdraw(
         .map(|(id, command)| (command.issued, id, fence::at(draft, id, command)))
         .collect();
     open.sort_unstable_by_key(|(issued, ..)| *issued);
-    for (_, _, at) in open {
+    for (_, id, at) in open {
+        if let Some(command) = draft.state.command(id) {
+            parking::forget_children(&mut draft.errands, command);
+        }
         draft.emit(EventKind::CommandCancelled(Box::new(CommandClosed {
             at,
             why: reason.into(),

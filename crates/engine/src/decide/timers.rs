@@ -1,14 +1,14 @@
-//! Timeouts of steps and of the whole run.
+//! Timers that are due: timeouts of steps and of the whole run, and those of tasks that wait.
 
 use noetl_playbook::graph::StepIndex;
 use noetl_types::{TaskError, TaskErrorKind, Timestamp};
 
 use super::draft::Draft;
 use super::steer::withdraw;
-use super::{Refused, Verdict, failure, finish, joins};
-use crate::event::{EventKind, Failed, TimerId};
+use super::{Refused, Verdict, failure, finish, joins, parking};
+use crate::event::{EventKind, Failed, Timeout, TimerId};
 
-/// A timeout is due.
+/// A timer is due.
 pub(super) fn fire(draft: &mut Draft<'_>, timer: &TimerId) -> Result<Verdict, Refused> {
     draft.must_go_on()?;
     if draft.state.is_paused() {
@@ -31,8 +31,13 @@ pub(super) fn fire(draft: &mut Draft<'_>, timer: &TimerId) -> Result<Verdict, Re
             };
             let fire_at = draft.state.step_deadline(draft.plan, index);
             let fire_at = due(draft, timer, fire_at)?;
-            fire_step(draft, index, timer, fire_at)?;
+            let timeout = Timeout::Step {
+                step: step.clone(),
+                run: *run,
+            };
+            fire_step(draft, index, timeout, fire_at)?;
         }
+        TimerId::Command { command, timer } => parking::fire(draft, *command, *timer)?,
     }
     Ok(Verdict::Accepted)
 }
@@ -53,10 +58,9 @@ fn due(
 fn fire_step(
     draft: &mut Draft<'_>,
     step: StepIndex,
-    timer: &TimerId,
+    timer: Timeout,
     fire_at: Timestamp,
 ) -> Result<(), Refused> {
-    let timer = timer.clone();
     draft.emit(EventKind::TimerFired { timer, fire_at })?;
     withdraw(draft, Some(step), "step timeout")?;
     let message = format!("step `{}` was not done in time", draft.step(step).name);
@@ -67,7 +71,7 @@ fn fire_step(
 
 /// The run is out of time: all commands are withdrawn, and nothing can catch that.
 fn fire_run(draft: &mut Draft<'_>, fire_at: Timestamp) -> Result<(), Refused> {
-    let timer = TimerId::Execution;
+    let timer = Timeout::Execution;
     draft.emit(EventKind::TimerFired { timer, fire_at })?;
     withdraw(draft, None, "execution timeout")?;
     let failed = draft.state.failure.clone();

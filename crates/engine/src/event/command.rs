@@ -2,12 +2,15 @@
 
 use noetl_playbook::carried::Carried;
 use noetl_playbook::model::ToolKind;
-use noetl_playbook::shift::TaskReport;
+use noetl_playbook::shift::{FrameReport, Onward, TaskReport};
 use noetl_types::{
     CommandId, Digest, ErrorCode, EventId, Json, JsonMap, Millis, StepName, TaskError, Timestamp,
     WorkerId,
 };
 
+use super::Park;
+use super::cursor::FrameAsk;
+use crate::cache::{CachedResult, Origin};
 use crate::payload::{Data, Reference};
 
 /// Which command an event is about, and where in the run it belongs.
@@ -19,8 +22,10 @@ pub struct CommandAt {
     pub step: StepName,
     /// The run of the step.
     pub run: u32,
-    /// The iteration, in a loop.
+    /// The iteration, in a loop; the frame, where it goes over a cursor.
     pub index: Option<u32>,
+    /// Which command of its pipeline it is, from 0, where there are several.
+    pub segment: Option<u32>,
     /// The loop.
     pub looping: Option<LoopRef>,
 }
@@ -30,21 +35,25 @@ pub struct CommandAt {
 pub struct LoopRef {
     /// The event that entered it.
     pub loop_id: EventId,
-    /// How many iterations it has.
-    pub size: u32,
+    /// How many iterations it has; a cursor does not know.
+    pub size: Option<u32>,
 }
 
-/// Work for a worker. The command is known by the id of this event.
+/// Work for a worker, or a task that waits without one. The command is known by the id of this event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandIssued {
     /// Its step.
     pub step: StepName,
     /// The run of the step.
     pub run: u32,
-    /// The iteration, in a loop.
+    /// The iteration, in a loop; the frame, where it goes over a cursor.
     pub index: Option<u32>,
+    /// Which command of its pipeline it is, from 0, where there are several.
+    pub segment: Option<u32>,
     /// The loop.
     pub looping: Option<LoopRef>,
+    /// What it asks its cursor for.
+    pub frame: Option<FrameAsk>,
     /// What its first task runs.
     pub tool: ToolKind,
     /// How often it may be handed out in all.
@@ -53,7 +62,11 @@ pub struct CommandIssued {
     pub deadline: Millis,
     /// Its rank in the queue.
     pub priority: Option<i16>,
-    /// What its templates read, as of now.
+    /// When it may be handed out at the earliest.
+    pub not_before: Option<Timestamp>,
+    /// What it waits for, where the server carries it out.
+    pub parked: Option<Park>,
+    /// What its templates read, as of now; nothing where the server carries it out.
     pub context: IssuedContext,
 }
 
@@ -90,6 +103,8 @@ pub struct CallDone {
     pub outcome: CallOutcome,
     /// The data of each task by label, where the data hides some of it.
     pub labels: Option<Json>,
+    /// Where the pipeline goes on, in another command.
+    pub onward: Option<Onward>,
 }
 
 /// A task of a command failed.
@@ -118,6 +133,21 @@ pub struct CallOutcome {
     pub attempt: u32,
     /// What became of each task.
     pub tasks: Vec<TaskReport>,
+    /// What became of the rows of its frame.
+    pub frame: Option<FrameReport>,
+}
+
+/// A step takes an earlier result over instead of issuing a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TakenOver {
+    /// The step.
+    pub step: StepName,
+    /// The run of the step.
+    pub run: u32,
+    /// Where the result comes from.
+    pub origin: Origin,
+    /// The result.
+    pub result: CachedResult,
 }
 
 impl CallOutcome {
@@ -166,6 +196,8 @@ pub enum ExpiryReason {
     Deadline,
     /// Its worker said goodbye.
     Deregistered,
+    /// Its task failed and is made again, which its worker leaves to the server.
+    Retry,
 }
 
 impl ExpiryReason {
@@ -175,6 +207,7 @@ impl ExpiryReason {
             Self::Lease => "lease",
             Self::Deadline => "deadline",
             Self::Deregistered => "deregistered",
+            Self::Retry => "retry",
         }
     }
 
@@ -184,6 +217,7 @@ impl ExpiryReason {
             "lease" => Some(Self::Lease),
             "deadline" => Some(Self::Deadline),
             "deregistered" => Some(Self::Deregistered),
+            "retry" => Some(Self::Retry),
             _ => None,
         }
     }

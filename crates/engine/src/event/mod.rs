@@ -5,6 +5,8 @@
 
 mod codec;
 mod command;
+mod cursor;
+mod park;
 mod playbook;
 mod step;
 
@@ -15,9 +17,15 @@ pub use codec::{DecodeError, ExecutionHeader, decode, encode};
 pub(crate) use codec::{errors_json, stats_json};
 pub use command::{
     CallDone, CallError, CallOutcome, CommandAt, CommandClaimed, CommandClosed, CommandExpired,
-    CommandIssued, ExpiryReason, IssuedContext, LoopRef, ResultIgnored, Retried,
+    CommandIssued, ExpiryReason, IssuedContext, LoopRef, ResultIgnored, Retried, TakenOver,
 };
-pub use playbook::{Failed, Started, Steering, TimerId};
+pub use cursor::{CursorEntered, CursorTerms, FrameAsk};
+pub use park::{
+    APPROVAL, Approval, Awaited, Broken, CHILD_ENDED, Callback, ChildCall, ChildOf, CommandTimer,
+    CommandTimerFired, Overdue, Park, SignalReceived, Sleep, Taken, TimerStarted, Unanswered, Wait,
+    WaitMode,
+};
+pub use playbook::{Failed, Started, Steering, Timeout, TimerId};
 pub use step::{
     CtxSource, CtxUpdated, IterationError, LoopDone, LoopEntered, LoopStats, SkipReason, StepEnd,
     StepEntered, StepExited, StepSkipped,
@@ -66,7 +74,7 @@ pub enum EventKind {
     StepExited(Box<StepExited>),
     /// A step was passed over.
     StepSkipped(StepSkipped),
-    /// Work for a worker.
+    /// Work for a worker, or a task that waits without one.
     CommandIssued(Box<CommandIssued>),
     /// A worker took it.
     CommandClaimed(Box<CommandClaimed>),
@@ -86,6 +94,8 @@ pub enum EventKind {
     },
     /// The tasks of a command went well.
     CallDone(Box<CallDone>),
+    /// A step took an earlier result over; no command was issued.
+    TakenOver(Box<TakenOver>),
     /// A task of a command failed: for good, or to be tried again.
     CallError(Box<CallError>),
     /// The command is done.
@@ -100,13 +110,19 @@ pub enum EventKind {
     ResultIgnored(Box<ResultIgnored>),
     /// Every iteration of a loop is done.
     LoopDone(Box<LoopDone>),
-    /// A timeout passed.
+    /// The time of a step or of the run is up.
     TimerFired {
         /// Which one.
-        timer: TimerId,
+        timer: Timeout,
         /// When it was due.
         fire_at: Timestamp,
     },
+    /// A task waits, for so long at most.
+    TimerStarted(Box<TimerStarted>),
+    /// A task has waited for so long.
+    CommandTimerFired(Box<CommandTimerFired>),
+    /// A signal came: for a task that waits, or to be kept for one that will.
+    SignalReceived(Box<SignalReceived>),
     /// Variables were written.
     CtxUpdated(Box<CtxUpdated>),
     /// An event that shapes nothing here; it only takes its place in the order.
@@ -130,7 +146,7 @@ impl EventKind {
             Self::CommandClaimed(_) => EventType::CommandClaimed.into(),
             Self::CommandStarted { .. } => EventType::CommandStarted.into(),
             Self::CommandHeartbeat { .. } => EventType::CommandHeartbeat.into(),
-            Self::CallDone(_) => EventType::CallDone.into(),
+            Self::CallDone(_) | Self::TakenOver(_) => EventType::CallDone.into(),
             Self::CallError(_) => EventType::CallError.into(),
             Self::CommandCompleted(_) => EventType::CommandCompleted.into(),
             Self::CommandFailed(_) => EventType::CommandFailed.into(),
@@ -138,7 +154,9 @@ impl EventKind {
             Self::CommandExpired(_) => EventType::CommandExpired.into(),
             Self::ResultIgnored(_) => EventType::CommandResultIgnored.into(),
             Self::LoopDone(_) => EventType::LoopDone.into(),
-            Self::TimerFired { .. } => EventType::TimerFired.into(),
+            Self::TimerFired { .. } | Self::CommandTimerFired(_) => EventType::TimerFired.into(),
+            Self::TimerStarted(_) => EventType::TimerStarted.into(),
+            Self::SignalReceived(_) => EventType::SignalReceived.into(),
             Self::CtxUpdated(_) => EventType::CtxUpdated.into(),
             Self::Other(name) => name.clone(),
         }

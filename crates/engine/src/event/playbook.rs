@@ -1,11 +1,14 @@
 //! Events of the run as a whole.
 
 use noetl_types::{
-    CatalogId, Digest, ExecutionId, Json, PlaybookPath, PoolName, StepName, TaskError, Text,
+    CatalogId, CommandId, Digest, ExecutionId, Json, PlaybookPath, PoolName, StepName, TaskError,
+    Text,
 };
 use serde::{Deserialize, Serialize};
 
+use super::CommandTimer;
 use crate::payload::Data;
+use crate::slot::RunSlot;
 
 /// How a run began.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,10 +27,14 @@ pub struct Started {
     pub workload: Data,
     /// The run that started this one.
     pub parent_execution_id: Option<ExecutionId>,
+    /// How many runs stand above it: each was started by the one before.
+    pub depth: u32,
     /// The pool of workers that runs it.
     pub execution_pool: Option<PoolName>,
     /// Its rank in the queue.
     pub priority: Option<i16>,
+    /// The slot without which nothing is entered.
+    pub concurrency: Option<RunSlot>,
     /// The address that workers report to.
     pub server_url: Option<Text>,
     /// The program that started it.
@@ -60,7 +67,21 @@ pub struct Failed {
     pub failed_steps: Vec<StepName>,
 }
 
-/// A timeout that is open.
+/// Whose time is up.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Timeout {
+    /// That of the whole run.
+    Execution,
+    /// That of one run of a step.
+    Step {
+        /// The step.
+        step: StepName,
+        /// Its run.
+        run: u32,
+    },
+}
+
+/// A timer that is open.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TimerId {
     /// Of the whole run.
@@ -71,5 +92,12 @@ pub enum TimerId {
         step: StepName,
         /// Its run.
         run: u32,
+    },
+    /// Of a command that waits.
+    Command {
+        /// The command.
+        command: CommandId,
+        /// Which of its timers.
+        timer: CommandTimer,
     },
 }

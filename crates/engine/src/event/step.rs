@@ -3,7 +3,10 @@
 use noetl_types::{EventId, Json, JsonMap, StepName, TaskError, Text};
 use serde::{Deserialize, Serialize};
 
+use super::cursor::CursorEntered;
+use crate::cache::CacheKey;
 use crate::payload::Data;
+use crate::slot::Slot;
 
 /// A run of a step begins.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,8 +19,14 @@ pub struct StepEntered {
     pub arrivals: Vec<StepName>,
     /// What it loops over.
     pub looping: Option<LoopEntered>,
+    /// The cursor that it loops over instead.
+    pub cursor: Option<Box<CursorEntered>>,
     /// Rank of its commands in the queue.
     pub priority: Option<i16>,
+    /// The slot that it has until it is left.
+    pub slot: Option<Slot>,
+    /// The key under which its result is to be kept.
+    pub cache: Option<CacheKey>,
 }
 
 /// What a run of a step loops over.
@@ -120,12 +129,14 @@ pub struct LoopStats {
     pub success: u32,
     /// Those that failed.
     pub failed: u32,
+    /// In a loop over a cursor, whose iterations are rows: the frames that had some, or failed.
+    pub frames: Option<u32>,
 }
 
 /// An iteration that failed.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IterationError {
-    /// Which one, from 0.
+    /// Which one, from 0; the frame, in a loop over a cursor.
     pub index: u32,
     /// With what.
     pub error: TaskError,

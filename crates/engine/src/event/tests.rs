@@ -1,21 +1,25 @@
 //! What is written reads back as the same event.
 
+mod park;
+
 use std::sync::Arc;
 
 use noetl_playbook::carried::{Carried, Labels};
-use noetl_playbook::model::ToolKind;
-use noetl_playbook::shift::{TaskReport, TaskStatus};
+use noetl_playbook::model::{CacheScope, ConcurrencyOverlap, ToolKind};
+use noetl_playbook::shift::{FrameReport, RowError, TaskReport, TaskStatus};
 use noetl_types::record::EventRecord;
 use noetl_types::{
-    CatalogId, CommandId, Digest, ErrorCode, EventId, EventName, EventType, ExecutionId, Json,
-    JsonMap, Millis, OrganizationId, PlaybookPath, PoolName, Seq, StepName, TaskError,
+    ByteSize, CatalogId, CommandId, Digest, ErrorCode, EventId, EventName, EventType, ExecutionId,
+    Json, JsonMap, Millis, OrganizationId, PlaybookPath, PoolName, Seq, StepName, TaskError,
     TaskErrorKind, TenantId, Text, Timestamp, WorkerId,
 };
 use proptest::option;
 use proptest::prelude::*;
 
 use super::*;
+use crate::cache::{CacheKey, CachedResult, Origin};
 use crate::payload::Reference;
+use crate::slot::{RunSlot, Slot};
 
 fn json() -> BoxedStrategy<Json> {
     let leaf = prop_oneof![
@@ -53,7 +57,7 @@ fn text() -> BoxedStrategy<Text> {
 
 /// Often one of few, so that events of a sequence are about the same step.
 fn step() -> BoxedStrategy<StepName> {
-    let name = prop_oneof![3 => "[a-c]", 1 => "[a-z_][a-z0-9_-]{0,6}"];
+    let name = prop_oneof![3 => "[a-d]", 1 => "[a-z_][a-z0-9_-]{0,6}"];
     name.prop_map(|name| StepName::new(name).unwrap()).boxed()
 }
 
@@ -132,7 +136,7 @@ fn error() -> BoxedStrategy<TaskError> {
 }
 
 fn loop_ref() -> BoxedStrategy<LoopRef> {
-    (event_id(), count())
+    (event_id(), option::of(count()))
         .prop_map(|(loop_id, size)| LoopRef { loop_id, size })
         .boxed()
 }
@@ -142,16 +146,19 @@ fn at() -> BoxedStrategy<CommandAt> {
         event_id(),
         step(),
         count(),
-        option::of(count()),
+        (option::of(count()), option::of(count())),
         option::of(loop_ref()),
     )
-        .prop_map(|(command, step, run, index, looping)| CommandAt {
-            command: CommandId::from(command),
-            step,
-            run,
-            index,
-            looping,
-        })
+        .prop_map(
+            |(command, step, run, (index, segment), looping)| CommandAt {
+                command: CommandId::from(command),
+                step,
+                run,
+                index,
+                segment,
+                looping,
+            },
+        )
         .boxed()
 }
 
@@ -176,6 +183,7 @@ fn carried() -> impl Strategy<Value = Carried> {
                 references,
                 variables,
                 everything,
+                relay: None,
             },
         )
 }
@@ -189,27 +197,49 @@ fn issued() -> impl Strategy<Value = CommandIssued> {
         .iter()
         .filter_map(|word| ToolKind::parse(word))
         .collect();
-    let place = (step(), count(), option::of(count()), option::of(loop_ref()));
+    let ask = (count(), count(), count()).prop_map(|(max_rows, lease, heartbeat)| FrameAsk {
+        max_rows,
+        lease: Millis::from_ms(u64::from(lease)),
+        heartbeat: Millis::from_ms(u64::from(heartbeat)),
+    });
+    let place = (
+        step(),
+        count(),
+        (option::of(count()), option::of(count())),
+        option::of(loop_ref()),
+        option::of(ask),
+    );
+    let work = prop_oneof![
+        (prop::sample::select(kinds), context).prop_map(|(tool, context)| (tool, None, context)),
+        park::parked().prop_map(|(tool, park)| {
+            let nothing = IssuedContext::Inline(Carried::default());
+            (tool, Some(park), nothing)
+        }),
+    ];
     let rest = (
-        prop::sample::select(kinds),
+        work,
         count(),
         count(),
         option::of(any::<i16>()),
-        context,
+        option::of(time()),
     );
     (place, rest).prop_map(|(place, rest)| {
-        let (step, run, index, looping) = place;
-        let (tool, max_attempts, deadline, priority, context) = rest;
+        let (step, run, (index, segment), looping, frame) = place;
+        let ((tool, parked, context), max_attempts, deadline, priority, not_before) = rest;
         let deadline = Millis::from_ms(u64::from(deadline));
         CommandIssued {
             step,
             run,
             index,
+            segment,
             looping,
+            frame,
             tool,
             max_attempts,
             deadline,
             priority,
+            not_before,
+            parked,
             context,
         }
     })
@@ -233,14 +263,57 @@ fn outcome() -> BoxedStrategy<CallOutcome> {
         map_of(json()),
         count(),
         prop::collection::vec(task, 0..3),
+        option::of(frame()),
     )
-        .prop_map(|(data, set, attempt, tasks)| CallOutcome {
+        .prop_map(|(data, set, attempt, tasks, frame)| CallOutcome {
             data,
             set,
             attempt,
             tasks,
+            frame,
         })
         .boxed()
+}
+
+fn frame() -> impl Strategy<Value = FrameReport> {
+    let failed = (count(), error()).prop_map(|(row, error)| RowError { row, error });
+    (
+        count(),
+        count(),
+        count(),
+        any::<u64>(),
+        prop::collection::vec(failed, 0..3),
+    )
+        .prop_map(|(rows, done, failed, bytes, errors)| FrameReport {
+            rows,
+            done,
+            failed,
+            bytes,
+            errors,
+        })
+}
+
+fn taken_over() -> impl Strategy<Value = TakenOver> {
+    (
+        step(),
+        count(),
+        event_id(),
+        1..1_000_000_i64,
+        (data(), option::of(some_json())),
+    )
+        .prop_map(|(step, run, run_id, seq, (data, labels))| TakenOver {
+            step,
+            run,
+            origin: Origin {
+                execution_id: ExecutionId::new(run_id.get()).unwrap(),
+                seq: Seq::new(seq).unwrap(),
+            },
+            result: CachedResult { data, labels },
+        })
+}
+
+fn slot() -> impl Strategy<Value = Slot> {
+    (text(), count()).prop_map(|(key, limit)| Slot { key, limit })
 }
 
 fn claimed() -> impl Strategy<Value = CommandClaimed> {
@@ -259,22 +332,29 @@ fn command_kind() -> impl Strategy<Value = EventKind> {
         ExpiryReason::Lease,
         ExpiryReason::Deadline,
         ExpiryReason::Deregistered,
+        ExpiryReason::Retry,
     ];
     prop_oneof![
         issued().prop_map(|issued| EventKind::CommandIssued(Box::new(issued))),
         claimed().prop_map(|claimed| EventKind::CommandClaimed(Box::new(claimed))),
         (at(), count()).prop_map(|(at, attempt)| EventKind::CommandStarted { at, attempt }),
         (at(), json()).prop_map(|(at, progress)| EventKind::CommandHeartbeat { at, progress }),
-        (at(), count(), outcome(), option::of(some_json())).prop_map(
-            |(at, call_index, outcome, labels)| {
+        (
+            at(),
+            count(),
+            outcome(),
+            option::of(some_json()),
+            option::of(park::onward())
+        )
+            .prop_map(|(at, call_index, outcome, labels, onward)| {
                 EventKind::CallDone(Box::new(CallDone {
                     at,
                     call_index,
                     outcome,
                     labels,
+                    onward,
                 }))
-            }
-        ),
+            }),
         (at(), count(), error(), outcome(), option::of(count())).prop_map(
             |(at, call_index, error, outcome, retry_in)| {
                 let retry_in = retry_in.map(|ms| Millis::from_ms(u64::from(ms)));
@@ -288,6 +368,7 @@ fn command_kind() -> impl Strategy<Value = EventKind> {
                 }))
             }
         ),
+        taken_over().prop_map(|taken| EventKind::TakenOver(Box::new(taken))),
         at().prop_map(EventKind::CommandCompleted),
         (at(), error()).prop_map(|(at, why)| {
             EventKind::CommandFailed(Box::new(CommandClosed { at, why }))
@@ -346,20 +427,54 @@ fn entered() -> impl Strategy<Value = StepEntered> {
         },
     );
     let arrivals = prop::collection::vec(step(), 0..3);
-    (
-        step(),
-        count(),
-        arrivals,
-        option::of(looping),
+    // A step loops over one thing.
+    let shape = prop_oneof![
+        Just((None, None)),
+        looping.prop_map(|looping| (Some(looping), None)),
+        cursor().prop_map(|cursor| (None, Some(Box::new(cursor)))),
+    ];
+    let scopes = prop::sample::select(vec![CacheScope::Playbook, CacheScope::Tenant]);
+    let cache = (scopes, digest()).prop_map(|(scope, key_sha256)| CacheKey { scope, key_sha256 });
+    let terms = (
         option::of(any::<i16>()),
-    )
-        .prop_map(|(step, run, arrivals, looping, priority)| StepEntered {
+        option::of(slot()),
+        option::of(cache),
+    );
+    (step(), count(), arrivals, shape, terms).prop_map(|(step, run, arrivals, shape, terms)| {
+        let (looping, cursor) = shape;
+        let (priority, slot, cache) = terms;
+        StepEntered {
             step,
             run,
             arrivals,
             looping,
+            cursor,
             priority,
-        })
+            slot,
+            cache,
+        }
+    })
+}
+
+fn cursor() -> impl Strategy<Value = CursorEntered> {
+    let times = (count(), count(), count());
+    (text(), count(), count(), times, (count(), count())).prop_map(
+        |(iterator, chains, max_rows, times, (bytes, max_attempts))| {
+            let ms = |ms| Millis::from_ms(u64::from(ms));
+            CursorEntered {
+                iterator,
+                terms: CursorTerms {
+                    chains,
+                    max_rows,
+                    max_time: ms(times.0),
+                    max_bytes: ByteSize::from_bytes(u64::from(bytes)),
+                    lease: ms(times.1),
+                    heartbeat: ms(times.2),
+                    max_attempts,
+                },
+            }
+        },
+    )
 }
 
 fn step_kind() -> impl Strategy<Value = EventKind> {
@@ -375,11 +490,14 @@ fn step_kind() -> impl Strategy<Value = EventKind> {
             .prop_map(|(run, value, next)| { SkipReason::Guard { run, value, next } }),
         (count(), next()).prop_map(|(run, next)| SkipReason::Admission { run, next }),
     ];
-    let stats = (count(), count(), count()).prop_map(|(total, success, failed)| LoopStats {
-        total,
-        success,
-        failed,
-    });
+    let stats = (count(), count(), count(), option::of(count())).prop_map(
+        |(total, success, failed, frames)| LoopStats {
+            total,
+            success,
+            failed,
+            frames,
+        },
+    );
     let failed = (count(), error()).prop_map(|(index, error)| IterationError { index, error });
     let sources = prop::sample::select(vec![CtxSource::Task, CtxSource::Step, CtxSource::Arc]);
     prop_oneof![
@@ -434,11 +552,20 @@ fn step_kind() -> impl Strategy<Value = EventKind> {
 
 fn started() -> impl Strategy<Value = Started> {
     let ids = (event_id(), event_id(), option::of(event_id()));
+    let overlaps = vec![
+        ConcurrencyOverlap::Queue,
+        ConcurrencyOverlap::Skip,
+        ConcurrencyOverlap::CancelPrevious,
+    ];
     let definition = ("[a-z]{1,5}/[a-z]{1,5}", count(), digest());
     let place = (
         option::of("[a-z]{1,5}"),
         option::of(any::<i16>()),
         option::of(text()),
+        option::of(
+            (slot(), prop::sample::select(overlaps))
+                .prop_map(|(slot, overlap)| RunSlot { slot, overlap }),
+        ),
     );
     let more = (
         option::of(text()),
@@ -456,8 +583,10 @@ fn started() -> impl Strategy<Value = Started> {
             definition_sha256: definition.2,
             workload,
             parent_execution_id: ids.2.map(|id| ExecutionId::new(id.get()).unwrap()),
+            depth: definition.1,
             execution_pool: place.0.map(|pool| PoolName::new(pool).unwrap()),
             priority: place.1,
+            concurrency: place.3,
             server_url: place.2,
             emitter: more.0,
             trace: more.1,
@@ -474,8 +603,8 @@ fn playbook_kind() -> impl Strategy<Value = EventKind> {
             .prop_map(|(actor, reason)| Steering { actor, reason })
     };
     let timer = prop_oneof![
-        Just(TimerId::Execution),
-        (step(), count()).prop_map(|(step, run)| TimerId::Step { step, run }),
+        Just(Timeout::Execution),
+        (step(), count()).prop_map(|(step, run)| Timeout::Step { step, run }),
     ];
     prop_oneof![
         started().prop_map(|started| EventKind::PlaybookStarted(Box::new(started))),
@@ -490,14 +619,14 @@ fn playbook_kind() -> impl Strategy<Value = EventKind> {
             }))
         }),
         (timer, time()).prop_map(|(timer, fire_at)| EventKind::TimerFired { timer, fire_at }),
-        Just(EventKind::Other(EventType::SignalReceived.into())),
+        Just(EventKind::Other(EventType::ExecutionForked.into())),
         Just(EventKind::Other(EventName::read("order.created").unwrap())),
     ]
 }
 
 /// Any event at all, whether it can happen or not.
 pub(crate) fn event() -> impl Strategy<Value = Event> {
-    let kind = prop_oneof![command_kind(), step_kind(), playbook_kind()];
+    let kind = prop_oneof![command_kind(), step_kind(), playbook_kind(), park::kind()];
     (
         1..1_000_000_i64,
         event_id(),

@@ -4,10 +4,10 @@
 //! can reach whom, what each step's commands must carry, and the bounds of time.
 
 mod arcs;
+mod definition;
 mod names;
 mod reach;
 mod reads;
-mod support;
 
 #[cfg(test)]
 mod tests;
@@ -23,7 +23,7 @@ use noetl_playbook::template::TemplateLimits;
 use noetl_playbook::timeout;
 use noetl_types::limits::MaxStepRuns;
 use noetl_types::name::NameError;
-use noetl_types::{ByteSize, Millis, StepName, Text};
+use noetl_types::{ByteSize, Digest, Millis, StepName, Text};
 
 use crate::loops::Items;
 use crate::payload::INLINE_MAX;
@@ -32,7 +32,6 @@ use crate::step_set::StepSet;
 use names::NameIndex;
 
 pub use arcs::ArcPlan;
-pub use support::Construct;
 
 pub(crate) use reads::{CarriedRead, CarriedValues, Carry, ReadBase};
 
@@ -51,7 +50,7 @@ pub struct Plan {
     by_name: NameIndex,
     max_step_runs: u32,
     limits: TemplateLimits,
-    not_supported: Option<(Construct, Option<StepName>)>,
+    uses_slots: bool,
 }
 
 /// What decisions need to know of a step.
@@ -77,6 +76,8 @@ pub struct StepPlan {
     pub labels: Labels,
     /// Bytes of data that stay in the log.
     pub inline_max: ByteSize,
+    /// Digest of what its data is made by, where results are taken over.
+    pub(crate) definition: Option<Digest>,
     pub(crate) carry: Carry,
 }
 
@@ -112,6 +113,14 @@ pub enum PlanError {
     /// A name that the log cannot hold.
     #[error(transparent)]
     Name(#[from] NameError),
+    /// The definition of a step whose results are taken over cannot be written out.
+    #[error("step `{step}` cannot be written out: {reason}")]
+    Definition {
+        /// The step.
+        step: Arc<str>,
+        /// Why.
+        reason: String,
+    },
 }
 
 impl Plan {
@@ -134,8 +143,9 @@ impl Plan {
         reachable.insert(entry);
         let max_step_runs = playbook.executor.spec.policy.limits.max_step_runs;
         let max_step_runs = max_step_runs.and_then(|runs| u32::try_from(runs).ok());
+        let mut keyed = playbook.workflow.iter().map(|step| &step.concurrency);
         Ok(Self {
-            not_supported: support::first_unsupported(&playbook),
+            uses_slots: playbook.concurrency.is_some() || keyed.any(Option::is_some),
             max_step_runs: max_step_runs.unwrap_or(MaxStepRuns::default().get()),
             entry,
             reachable,
@@ -183,14 +193,19 @@ impl Plan {
         &self.playbook.workflow[step.index()]
     }
 
-    /// The first construct that this engine cannot run, and the step that uses it.
-    pub fn not_supported(&self) -> Option<&(Construct, Option<StepName>)> {
-        self.not_supported.as_ref()
-    }
-
     /// Time for the whole run.
     pub fn timeout(&self) -> Option<Millis> {
         self.playbook.executor.spec.timeout
+    }
+
+    /// The step that runs when the run is about to end.
+    pub fn final_step(&self) -> Option<StepIndex> {
+        self.graph.final_step()
+    }
+
+    /// Whether a run of it may have slots or want some.
+    pub fn uses_slots(&self) -> bool {
+        self.uses_slots
     }
 
     pub(crate) fn entry(&self) -> StepIndex {
@@ -230,6 +245,7 @@ impl StepPlan {
             tool: first.map_or(ToolKind::Noop, |task| task.kind.value),
             labels: labels(step),
             inline_max: inline_max(playbook, step),
+            definition: definition::digest(playbook, step)?,
             carry: reads::carry(playbook, step),
         })
     }
@@ -238,6 +254,10 @@ impl StepPlan {
 impl LoopPlan {
     fn new(step: &Step) -> Self {
         let spec = step.looping.as_ref().map(|looping| &looping.spec);
+        let is_cursor = step
+            .looping
+            .as_ref()
+            .is_some_and(|looping| matches!(looping.source, LoopSource::Cursor(_)));
         let is_parallel = spec.is_some_and(|spec| spec.mode == LoopMode::Parallel);
         let written = spec.and_then(|spec| spec.max_in_flight.as_ref());
         let items = step
@@ -255,7 +275,8 @@ impl LoopPlan {
             is_parallel,
             is_best_effort: step.spec.policy.failure.mode == FailureMode::BestEffort,
             max_in_flight: match written.map(|width| &width.value) {
-                _ if !is_parallel => Some(1),
+                _ if !is_parallel && !is_cursor => Some(1),
+                None if is_cursor => Some(1),
                 None => Some(DEFAULT_IN_FLIGHT),
                 Some(Setting::Fixed(width)) => Some((*width).clamp(1, MAX_IN_FLIGHT)),
                 Some(Setting::Template(_)) => None,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use noetl_playbook::model::{
-    Action, Condition, Fields, Playbook, RuleTest, Set, Setting, Step, Task,
+    Action, Condition, Cursor, Fields, LoopSource, Playbook, RuleTest, Set, Setting, Step, Task,
 };
 use noetl_playbook::shift::asks_for_everything;
 use noetl_playbook::template::{Dynamic, Place, Read, Template};
@@ -109,11 +109,20 @@ pub(super) fn carry(playbook: &Playbook, step: &Step) -> Carry {
         everything: false,
         entries: BTreeSet::new(),
     };
+    let cursor = match step.looping.as_ref().map(|looping| &looping.source) {
+        Some(LoopSource::Cursor(cursor)) => Some(cursor),
+        Some(LoopSource::In(_)) | None => None,
+    };
+    if let Some(cursor) = cursor {
+        reader.cursor(cursor);
+    }
     reader.fields(&step.input, &BTreeSet::new());
     for task in step.tool.tasks() {
         reader.task(step, task);
     }
-    let item = reader.item || (reader.everything && step.looping.is_some());
+    // The rows of a cursor are known to nobody but the worker that claims them.
+    let is_told = step.looping.is_some() && cursor.is_none();
+    let item = is_told && (reader.item || reader.everything);
     let values = if reader.everything {
         CarriedValues::Everything
     } else {
@@ -161,6 +170,16 @@ impl<'p> Reader<'p> {
                 }
             }
             self.set(&rule.then.set, &inputs);
+        }
+    }
+
+    /// The claim of a frame is rendered on the worker.
+    fn cursor(&mut self, cursor: &'p Cursor) {
+        let nothing = BTreeSet::new();
+        self.dynamic(&cursor.claim, &nothing);
+        self.fields(&cursor.options, &nothing);
+        if let Some(auth) = &cursor.auth {
+            self.dynamic(auth, &nothing);
         }
     }
 

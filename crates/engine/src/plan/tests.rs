@@ -74,6 +74,48 @@ workflow:
     insta::assert_snapshot!(carries(&plan));
 }
 
+/// The rows of a cursor are the worker's own; what its claim reads is not.
+#[test]
+fn frames_carry_what_their_claim_reads() {
+    let plan = plan(
+        r#"
+workload: { queue: q }
+workflow:
+  - step: each
+    loop:
+      cursor: { auth: "{{ workload.db }}", claim: "select * from {{ queue }} limit {{ __frame_max_rows }}", options: { schema: "{{ ctx.schema }}" } }
+      iterator: row
+      spec: { mode: cursor }
+    tool: { kind: noop, result: "{{ row.id }} {{ iter.row.id }} {{ _index }} {{ ctx.n }}" }
+"#,
+    );
+    assert_eq!(
+        carries(&plan),
+        "each       ctx.n, ctx.schema, queue, workload.db\n"
+    );
+    let step = plan.step(plan.find("each").unwrap());
+    assert_eq!(step.attempt_deadline.to_string(), "1d");
+}
+
+/// What a step is called and where it leads has no part in what it yields.
+#[test]
+fn results_are_shared_by_steps_that_are_made_alike() {
+    let of = |name: &str, rest: &str| {
+        let plan = plan(&format!(
+            "workflow: [{{ step: {name}, spec: {{ cache: {{ key: k }} }}, {rest} }}]"
+        ));
+        plan.step(plan.entry()).definition
+    };
+    let one = of("a", "tool: { kind: noop, result: 1 }");
+    assert!(one.is_some());
+    assert_eq!(one, of("b", "desc: x, tool: { kind: noop, result: 1 }"));
+    assert_ne!(one, of("a", "tool: { kind: noop, result: 2 }"));
+    assert_ne!(
+        one,
+        of("a", "input: { x: 1 }, tool: { kind: noop, result: 1 }")
+    );
+}
+
 #[test]
 fn attempts_are_bounded_by_their_tasks() {
     let plan = plan(
@@ -92,31 +134,6 @@ workflow:
         .map(|step| plan.step(step).attempt_deadline.to_string())
         .collect();
     assert_eq!(deadlines, ["100s", "30s", "5s", "130s", "1d"]);
-}
-
-#[test]
-fn what_cannot_be_run_is_named() {
-    let of = |body: &str| {
-        let plan = plan(body);
-        plan.not_supported()
-            .map(|(construct, step)| (construct.as_str(), step.clone()))
-    };
-    assert_eq!(of("workflow: [{ step: a, tool: { kind: noop } }]"), None);
-    let step = Some(StepName::new("a").unwrap());
-    assert_eq!(
-        of("workflow: [{ step: a, tool: { kind: sleep, for: 1s } }]"),
-        Some(("kind: sleep", step.clone()))
-    );
-    assert_eq!(
-        of("workflow: [{ step: a, tool: { kind: noop }, concurrency: { key: k } }]"),
-        Some(("concurrency", step))
-    );
-    assert_eq!(
-        of(
-            "executor: { spec: { final_step: a } }\nworkflow: [{ step: b, tool: { kind: noop } }, { step: a, tool: { kind: noop } }]"
-        ),
-        Some(("executor.spec.final_step", None))
-    );
 }
 
 proptest! {

@@ -1,10 +1,12 @@
 //! What is known of a command that is not closed.
 
 use noetl_playbook::graph::StepIndex;
+use noetl_playbook::shift::{FrameReport, Onward};
 use noetl_types::{JsonMap, Seq, Timestamp, WorkerId};
 use serde::{Deserialize, Serialize};
 
 use super::layered::settled;
+use super::parked::Parked;
 use super::step::Outcome;
 use super::{CommandStage, serde_step};
 
@@ -18,12 +20,19 @@ pub struct Command {
     pub run: u32,
     /// The iteration, in a loop.
     pub index: Option<u32>,
+    /// Which command of its pipeline it is, from 0, where there are several.
+    pub segment: Option<u32>,
+    /// Whether the server carries it out: then no worker ever gets it.
+    pub is_on_server: bool,
     /// Its place in the log: commands are taken and cancelled in this order.
     pub issued: Seq,
     /// How often it may be handed out in all.
     pub max_attempts: u32,
     /// How many calls it had.
     pub calls: u32,
+    /// How often it was given back because its task is made again: such attempts lost no worker.
+    #[serde(default)]
+    pub retried: u32,
     /// How far it is.
     pub phase: CommandPhase,
 }
@@ -50,6 +59,8 @@ pub enum CommandPhase {
         /// Whether it is known to run.
         is_running: bool,
     },
+    /// It waits without a worker.
+    Parked(Box<Parked>),
     /// No attempt is left.
     Spent,
     /// Its tasks are done; the next event closes it.
@@ -63,9 +74,25 @@ pub struct CallResult {
     pub outcome: Outcome,
     /// What they wrote, by the keys of their `set`.
     pub set: JsonMap,
+    /// What became of the rows of its frame.
+    pub frame: Option<FrameReport>,
+    /// Where the pipeline goes on, in another command.
+    pub onward: Option<Onward>,
 }
 
 impl Command {
+    /// The attempt that it is at, or that comes next.
+    pub(crate) fn attempt(&self) -> u32 {
+        match &self.phase {
+            CommandPhase::Pending { attempt, .. } | CommandPhase::Leased { attempt, .. } => {
+                *attempt
+            }
+            CommandPhase::Spent | CommandPhase::Called(_) | CommandPhase::Parked(_) => {
+                self.max_attempts
+            }
+        }
+    }
+
     pub(crate) fn stage(&self) -> CommandStage {
         match &self.phase {
             CommandPhase::Pending { .. } => CommandStage::Pending,
@@ -75,6 +102,7 @@ impl Command {
             CommandPhase::Leased {
                 is_running: true, ..
             } => CommandStage::Running,
+            CommandPhase::Parked(_) => CommandStage::Parked,
             CommandPhase::Spent => CommandStage::Spent,
             CommandPhase::Called(result) => match result.outcome.error {
                 None => CommandStage::Done,

@@ -4,7 +4,9 @@
 //! [`State::apply`] alone, one event at a time, and holds nothing that the log does not tell.
 
 mod command;
+mod cursor;
 pub(crate) mod layered;
+mod parked;
 mod serde_step;
 mod snapshot;
 mod step;
@@ -20,10 +22,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::event::Started;
 use crate::plan::Plan;
+use crate::slot::{RunSlot, SlotGrant, SlotHolder};
 use crate::step_set::StepSet;
 use layered::{Layered, Settle as _, settled};
 
 pub use command::{CallResult, Command, CommandPhase};
+pub(crate) use cursor::ClosedFrame;
+pub use cursor::{CursorState, FrameEnd};
+pub use parked::{
+    KeptSignal, MAX_KEPT_SIGNALS, OpenTimer, OpenWait, Parked, RelayState, TakenSignal, WaitKind,
+};
 pub use snapshot::{FOLD_VERSION, SnapshotError};
 pub use step::{
     Arrival, Latest, LeadEvent, Left, LoopState, Outcome, Output, Run, StepState, StepStatus,
@@ -31,6 +39,8 @@ pub use step::{
 };
 pub use table::{Act, CommandStage, LifeStage, StepStage};
 pub use timers::Timer;
+
+pub(crate) use parked::Mailbox;
 
 /// What a run has come to.
 ///
@@ -55,7 +65,11 @@ pub struct State {
     pub(crate) commands: Layered<CommandId, Command>,
     /// Commands that were closed while the run was paused, in the order of their closing.
     pub(crate) held: Layered<Seq, Closing>,
+    /// What it knows of signals.
+    pub(crate) mailbox: Mailbox,
     pub(crate) failure: Option<Arc<Failure>>,
+    /// How the run was about to end when its final step came up.
+    pub(crate) ending: Option<ExecutionStatus>,
     /// The last step that went well and led nowhere.
     pub(crate) last_exit: Option<StepIndex>,
     /// How many arrivals there were: what orders those that wait.
@@ -115,7 +129,9 @@ impl State {
             undecided: plan.reachable().clone(),
             commands: Layered::default(),
             held: Layered::default(),
+            mailbox: Mailbox::default(),
             failure: None,
+            ending: None,
             last_exit: None,
             arrivals: 0,
         }
@@ -161,7 +177,43 @@ impl State {
 
     /// Whether a failure that nothing caught lets only open commands finish.
     pub fn is_failing(&self) -> bool {
-        self.failure.is_some()
+        self.failure.is_some() && self.ending.is_none()
+    }
+
+    /// How the run was about to end when its final step came up; nothing before that.
+    pub fn ending(&self) -> Option<ExecutionStatus> {
+        self.ending
+    }
+
+    /// The slot that the whole run waits for: nothing is entered without it. What was entered or
+    /// passed over shows that the run has it.
+    pub fn wanted_slot(&self) -> Option<&RunSlot> {
+        let slot = self.started()?.concurrency.as_ref()?;
+        let has_begun = self.steps.values().any(|step| step.passes > 0);
+        (!has_begun && !self.is_ended()).then_some(slot)
+    }
+
+    /// The slots that the run has: its own, and those of its steps.
+    pub fn held_slots(&self, plan: &Plan) -> Vec<SlotGrant> {
+        let own = self
+            .started()
+            .and_then(|started| started.concurrency.as_ref());
+        let own = own.filter(|_| self.wanted_slot().is_none() && !self.is_ended());
+        let of_run = own.map(|own| SlotGrant {
+            holder: SlotHolder::Run,
+            key: own.slot.key.clone(),
+        });
+        let of_steps = self.runs().filter_map(|(step, run)| {
+            Some(SlotGrant {
+                holder: SlotHolder::Step {
+                    step: plan.step(step).name.clone(),
+                    run: run.number,
+                },
+                key: run.slot.as_ref()?.key.clone(),
+            })
+        });
+        let of_steps = of_steps.filter(|_| !self.is_ended());
+        of_run.into_iter().chain(of_steps).collect()
     }
 
     /// The variables: a map.
@@ -206,6 +258,7 @@ impl State {
         self.steps.settle();
         self.commands.settle();
         self.held.settle();
+        self.mailbox.kept.settle();
     }
 
     /// The run of a step that is entered.
@@ -217,6 +270,7 @@ impl State {
     pub fn life_stage(&self) -> LifeStage {
         match self.life {
             Life::New => LifeStage::New,
+            Life::Running if self.ending.is_some() => LifeStage::Ending,
             Life::Running if self.failure.is_some() => LifeStage::Failing,
             Life::Running => LifeStage::Running,
             Life::Paused => LifeStage::Paused,

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use noetl_playbook::graph::StepIndex;
 use noetl_types::json::to_canonical;
 use noetl_types::record::Version;
-use noetl_types::{CommandId, Json, Seq};
+use noetl_types::{CommandId, ExecutionStatus, Json, Seq};
 use serde::{Deserialize, Serialize};
 
 use super::layered::Layered;
-use super::{Beginning, Closing, Command, Failure, Life, State, StepState, serde_step};
+use super::{Beginning, Closing, Command, Failure, Life, Mailbox, State, StepState, serde_step};
 use crate::plan::Plan;
 
 /// Which fold made a snapshot. A fold that gives another state for the same log is another version,
 /// and snapshots of the old one are of no use.
-pub const FOLD_VERSION: u32 = 1;
+pub const FOLD_VERSION: u32 = 2;
 
 /// A snapshot that cannot be used; the log can.
 #[derive(Debug, thiserror::Error)]
@@ -49,7 +49,9 @@ struct Snapshot {
     steps: Vec<(u32, Arc<StepState>)>,
     commands: Layered<CommandId, Command>,
     held: Layered<Seq, Closing>,
+    mailbox: Mailbox,
     failure: Option<Arc<Failure>>,
+    ending: Option<ExecutionStatus>,
     #[serde(with = "serde_step::option")]
     last_exit: Option<StepIndex>,
     arrivals: u64,
@@ -76,7 +78,9 @@ impl State {
                 .collect(),
             commands: self.commands.clone(),
             held: self.held.clone(),
+            mailbox: self.mailbox.clone(),
             failure: self.failure.clone(),
+            ending: self.ending,
             last_exit: self.last_exit,
             arrivals: self.arrivals,
         };
@@ -115,7 +119,9 @@ impl Snapshot {
             ctx: self.ctx,
             commands: self.commands,
             held: self.held,
+            mailbox: self.mailbox,
             failure: self.failure,
+            ending: self.ending,
             last_exit: self.last_exit,
             arrivals: self.arrivals,
             ..State::new(plan)

@@ -6,10 +6,13 @@ use noetl_playbook::graph::StepIndex;
 use noetl_types::{CommandId, EventId, Json, JsonMap, Millis, TaskError, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use super::cursor::CursorState;
 use super::layered::{Layered, Settle, settled};
-use super::{StepStage, serde_step};
-use crate::event::LoopStats;
+use super::{RelayState, StepStage, serde_step};
+use crate::cache::CacheKey;
+use crate::event::{LoopRef, LoopStats};
 use crate::payload::Data;
+use crate::slot::Slot;
 
 /// What is known of a step.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -112,6 +115,8 @@ pub enum LeadEvent {
     LoopDone,
     /// The step was passed over.
     StepSkipped,
+    /// The run is about to end.
+    RunEnding,
 }
 
 impl LeadEvent {
@@ -123,6 +128,7 @@ impl LeadEvent {
             Self::CallError => "call.error",
             Self::LoopDone => "loop.done",
             Self::StepSkipped => "step.skipped",
+            Self::RunEnding => "run.ending",
         }
     }
 }
@@ -142,6 +148,10 @@ pub struct Run {
     pub arrival: Arrival,
     /// Rank of its commands.
     pub priority: Option<i16>,
+    /// The slot that it has.
+    pub slot: Option<Slot>,
+    /// The key under which its result is to be kept.
+    pub cache: Option<CacheKey>,
     /// What `set` wrote under `step.`.
     pub variables: Json,
     /// What `set` wrote under `iter.`, outside of a loop.
@@ -157,9 +167,14 @@ pub struct Run {
 impl Settle for Run {
     fn settle(&mut self) {
         self.closed.settle();
-        if let Work::Loop(looping) = &mut self.work {
-            looping.results.settle();
-            looping.errors.settle();
+        match &mut self.work {
+            Work::Single { .. } => {}
+            Work::Loop(looping) => {
+                looping.results.settle();
+                looping.errors.settle();
+                looping.relays.settle();
+            }
+            Work::Cursor(cursor) => cursor.settle(),
         }
     }
 }
@@ -168,13 +183,17 @@ impl Settle for Run {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
-    /// One command.
+    /// One command, or one after the other where its pipeline is split.
     Single {
         /// What came of it, once it is closed.
         outcome: Option<Outcome>,
+        /// What the commands so far hand on.
+        relay: Option<Box<RelayState>>,
     },
     /// A command for each item.
     Loop(LoopState),
+    /// Commands for frames of rows, until none is left.
+    Cursor(Box<CursorState>),
 }
 
 /// What came of a command.
@@ -234,6 +253,8 @@ pub struct LoopState {
     pub results: Layered<u32, Data>,
     /// What the others failed with.
     pub errors: Layered<u32, TaskError>,
+    /// What the commands of open iterations hand on, where their pipeline is split.
+    pub relays: Layered<u32, RelayState>,
     /// The iteration that failed first in time.
     pub first_failed: Option<u32>,
     /// Whether its end was recorded.
@@ -248,6 +269,7 @@ impl LoopState {
             total: self.iterations,
             success: count(self.results.len()),
             failed: count(self.errors.len()),
+            frames: None,
         }
     }
 
@@ -316,6 +338,36 @@ impl StepStatus {
 }
 
 impl Run {
+    /// The loop that its commands belong to.
+    pub(crate) fn loop_ref(&self) -> Option<LoopRef> {
+        let size = match &self.work {
+            Work::Single { .. } => return None,
+            Work::Loop(looping) => Some(looping.iterations),
+            Work::Cursor(_) => None,
+        };
+        Some(LoopRef {
+            loop_id: self.entered,
+            size,
+        })
+    }
+
+    /// Whether a command of it is known to be closed.
+    pub(crate) fn has_closed(&self, command: CommandId) -> bool {
+        match &self.work {
+            Work::Single { .. } | Work::Loop(_) => self.closed.contains(&command),
+            Work::Cursor(cursor) => cursor.recent.contains(&command),
+        }
+    }
+
+    /// What the commands so far of a split pipeline hand on.
+    pub(crate) fn relay(&self, index: Option<u32>) -> Option<&RelayState> {
+        match (&self.work, index) {
+            (Work::Single { relay, .. }, None) => relay.as_deref(),
+            (Work::Loop(looping), Some(index)) => looping.relays.get(&index),
+            (Work::Single { .. }, Some(_)) | (Work::Loop(_), None) | (Work::Cursor(_), _) => None,
+        }
+    }
+
     /// Adds what the tasks of a command wrote for the run itself.
     pub(crate) fn write(&mut self, step: &JsonMap, iter: &JsonMap) {
         if !step.is_empty() {

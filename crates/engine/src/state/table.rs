@@ -3,7 +3,7 @@
 //! An event is legal where all of its rows allow it: the life of the run, the stage of its step, the
 //! stage of its command. Nothing else in the engine decides about legality.
 
-use crate::event::{CtxSource, EventKind, SkipReason};
+use crate::event::{CtxSource, EventKind, SkipReason, Timeout};
 
 /// Declares an enum with the list of its variants.
 macro_rules! stages {
@@ -28,6 +28,8 @@ stages! {
         Running,
         /// A failure that nothing caught lets only open commands finish.
         Failing,
+        /// Its final step has come up.
+        Ending,
         /// Somebody paused it.
         Paused,
         /// After its terminal event.
@@ -60,6 +62,8 @@ stages! {
         Claimed,
         /// A worker runs it.
         Running,
+        /// It waits without a worker.
+        Parked,
         /// No attempt is left.
         Spent,
         /// Its tasks went well.
@@ -102,6 +106,8 @@ stages! {
         Progress,
         /// `call.done`
         CallWell,
+        /// `call.done` of a result that is taken over
+        TakeOver,
         /// `call.error` that is final
         CallFailed,
         /// `call.error` that is not
@@ -122,6 +128,14 @@ stages! {
         TimeOutRun,
         /// `timer.fired` of a step
         TimeOutStep,
+        /// `timer.started`
+        StartTimer,
+        /// `timer.fired` of a command
+        FireTimer,
+        /// `signal.received` for a task that waits
+        TakeSignal,
+        /// `signal.received` that is kept
+        KeepSignal,
         /// `ctx.updated` of a task or a step
         WriteInRun,
         /// `ctx.updated` of an arc
@@ -152,6 +166,7 @@ impl Act {
             EventKind::CommandStarted { .. } => Self::Begin,
             EventKind::CommandHeartbeat { .. } => Self::Progress,
             EventKind::CallDone(_) => Self::CallWell,
+            EventKind::TakenOver(_) => Self::TakeOver,
             EventKind::CallError(failed) if failed.retried.is_some() => Self::CallRetried,
             EventKind::CallError(_) => Self::CallFailed,
             EventKind::CommandCompleted(_) => Self::CloseWell,
@@ -161,9 +176,13 @@ impl Act {
             EventKind::ResultIgnored(_) => Self::Ignore,
             EventKind::LoopDone(_) => Self::FinishLoop,
             EventKind::TimerFired { timer, .. } => match timer {
-                crate::event::TimerId::Execution => Self::TimeOutRun,
-                crate::event::TimerId::Step { .. } => Self::TimeOutStep,
+                Timeout::Execution => Self::TimeOutRun,
+                Timeout::Step { .. } => Self::TimeOutStep,
             },
+            EventKind::TimerStarted(_) => Self::StartTimer,
+            EventKind::CommandTimerFired(_) => Self::FireTimer,
+            EventKind::SignalReceived(signal) if signal.taken.is_some() => Self::TakeSignal,
+            EventKind::SignalReceived(_) => Self::KeepSignal,
             EventKind::CtxUpdated(updated) => match updated.source {
                 CtxSource::Task | CtxSource::Step => Self::WriteInRun,
                 CtxSource::Arc => Self::WriteOnArc,
@@ -174,19 +193,27 @@ impl Act {
 
     /// The lives of a run in which it is legal.
     pub const fn lives(self) -> &'static [LifeStage] {
-        use LifeStage::{Ended, Failing, New, Paused, Running};
+        use LifeStage::{Ended, Ending, Failing, New, Paused, Running};
         match self {
             Self::Start => &[New],
             Self::Resume => &[Paused],
-            Self::Complete | Self::Enter | Self::PassOver | Self::Die | Self::Issue => &[Running],
+            Self::Complete
+            | Self::Enter
+            | Self::PassOver
+            | Self::Die
+            | Self::Issue
+            | Self::TakeOver => &[Running, Ending],
             Self::Pause
             | Self::Fail
             | Self::Exit
             | Self::FinishLoop
             | Self::TimeOutRun
             | Self::TimeOutStep
+            | Self::FireTimer
+            | Self::TakeSignal
+            | Self::KeepSignal
             | Self::WriteInRun
-            | Self::WriteOnArc => &[Running, Failing],
+            | Self::WriteOnArc => &[Running, Failing, Ending],
             Self::Cancel
             | Self::Claim
             | Self::Begin
@@ -197,8 +224,9 @@ impl Act {
             | Self::CloseWell
             | Self::CloseFailed
             | Self::Withdraw
-            | Self::Expire => &[Running, Failing, Paused],
-            Self::Ignore => &[Running, Failing, Paused, Ended],
+            | Self::StartTimer
+            | Self::Expire => &[Running, Failing, Ending, Paused],
+            Self::Ignore => &[Running, Failing, Ending, Paused, Ended],
             Self::Other => LifeStage::ALL,
         }
     }
@@ -215,6 +243,7 @@ impl Act {
             | Self::Begin
             | Self::Progress
             | Self::CallWell
+            | Self::TakeOver
             | Self::CallFailed
             | Self::CallRetried
             | Self::CloseWell
@@ -223,6 +252,9 @@ impl Act {
             | Self::Expire
             | Self::FinishLoop
             | Self::TimeOutStep
+            | Self::StartTimer
+            | Self::FireTimer
+            | Self::TakeSignal
             | Self::WriteInRun => &[Running],
             // The arc may lead back to its own step, which then waits already.
             Self::WriteOnArc => &[Passed, Waiting],
@@ -234,24 +266,26 @@ impl Act {
             | Self::Cancel
             | Self::Ignore
             | Self::TimeOutRun
+            | Self::KeepSignal
             | Self::Other => StepStage::ALL,
         }
     }
 
     /// The stages of its command in which it is legal; all for an event that is not about one.
     pub const fn commands(self) -> &'static [CommandStage] {
-        use CommandStage::{Claimed, Done, Erred, Pending, Running, Spent};
+        use CommandStage::{Claimed, Done, Erred, Parked, Pending, Running, Spent};
         match self {
             Self::Claim => &[Pending],
             Self::Begin => &[Claimed],
-            Self::Progress | Self::CallWell | Self::CallRetried | Self::Expire => {
-                &[Claimed, Running]
-            }
+            Self::Progress | Self::Expire => &[Claimed, Running],
+            // A worker that parks what it has started begins its timer.
+            Self::CallWell | Self::CallRetried | Self::StartTimer => &[Claimed, Running, Parked],
+            Self::FireTimer | Self::TakeSignal => &[Parked],
             // The failure of a lost command is told by the server, when no attempt is left.
-            Self::CallFailed => &[Claimed, Running, Spent],
+            Self::CallFailed => &[Claimed, Running, Parked, Spent],
             Self::CloseWell => &[Done],
             Self::CloseFailed => &[Erred],
-            Self::Withdraw => &[Pending, Claimed, Running],
+            Self::Withdraw => &[Pending, Claimed, Running, Parked],
             Self::Start
             | Self::Pause
             | Self::Resume
@@ -263,10 +297,12 @@ impl Act {
             | Self::PassOver
             | Self::Die
             | Self::Issue
+            | Self::TakeOver
             | Self::Ignore
             | Self::FinishLoop
             | Self::TimeOutRun
             | Self::TimeOutStep
+            | Self::KeepSignal
             | Self::WriteInRun
             | Self::WriteOnArc
             | Self::Other => CommandStage::ALL,
@@ -286,7 +322,7 @@ mod tests {
             .map(|act| {
                 let (lives, steps) = (format!("{:?}", act.lives()), format!("{:?}", act.steps()));
                 format!(
-                    "{:<12} {lives:<42} {steps:<42} {:?}",
+                    "{:<12} {lives:<50} {steps:<42} {:?}",
                     format!("{act:?}"),
                     act.commands()
                 )

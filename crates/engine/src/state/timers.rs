@@ -1,5 +1,5 @@
-//! Timeouts that are open. They are not events of their own: what was entered when, and what the
-//! playbook says, tells them all.
+//! Timers that are open. Those of steps and of the run are not events of their own: what was entered
+//! when, and what the playbook says, tells them all. Those of tasks that wait are in the log.
 
 use noetl_playbook::graph::StepIndex;
 use noetl_types::Timestamp;
@@ -8,7 +8,7 @@ use super::State;
 use crate::event::TimerId;
 use crate::plan::Plan;
 
-/// A timeout that is open.
+/// A timer that is open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Timer {
     /// Which one.
@@ -18,7 +18,7 @@ pub struct Timer {
 }
 
 impl State {
-    /// The timeouts that are open: of the run, and of each run of a step.
+    /// The timers that are open: of the run, of each run of a step, and of each task that waits.
     pub fn timers<'s>(&'s self, plan: &'s Plan) -> impl Iterator<Item = Timer> + 's {
         let whole = self.run_deadline(plan).map(|fire_at| Timer {
             id: TimerId::Execution,
@@ -33,7 +33,16 @@ impl State {
                 },
             })
         });
-        whole.into_iter().chain(steps).filter(|_| !self.is_ended())
+        let commands = self.parked().filter_map(|(command, _, parked)| {
+            let open = parked.timer?;
+            let timer = open.timer;
+            Some(Timer {
+                id: TimerId::Command { command, timer },
+                fire_at: open.fire_at,
+            })
+        });
+        let all = whole.into_iter().chain(steps).chain(commands);
+        all.filter(|_| !self.is_ended())
     }
 
     /// When the whole run is out of time.

@@ -1,6 +1,5 @@
 //! Bounds that end what never would, or what no log can hold.
 
-use noetl_engine::{Construct, Refused};
 use noetl_testkit::sim::{Play, Sim};
 use noetl_types::{EventType, ExecutionStatus, Json};
 
@@ -110,23 +109,4 @@ fn a_width_that_is_no_width_fails_the_step() {
     )
     .run();
     assert_eq!(failure(&sim).0, "schema");
-}
-
-#[test]
-fn what_cannot_be_run_is_refused() {
-    let mut sim = Sim::of("workflow: [{ step: nap, tool: { kind: sleep, for: 1s } }]");
-    let refused = sim.start().unwrap_err();
-    assert_eq!(
-        refused.to_string(),
-        "kind: sleep is not supported (step `nap`)"
-    );
-    let step = Some("nap".parse().unwrap());
-    assert_eq!(
-        refused,
-        Refused::NotSupported {
-            construct: Construct::Sleep,
-            step
-        }
-    );
-    assert!(sim.log().is_empty());
 }

@@ -8,11 +8,16 @@
 )]
 
 mod bounds;
+mod caches;
+mod cursors;
+mod endings;
 mod fence;
 mod names;
 mod payloads;
+mod slots;
 mod start;
 mod steering;
+mod told;
 
 use noetl_types::Json;
 use noetl_types::json::parse;

@@ -1,6 +1,6 @@
 //! Data that is too big for an event, on its way through a run.
 
-use noetl_engine::{Data, EventKind, Refused};
+use noetl_engine::{Data, EventKind, NoCaches, Refused};
 use noetl_testkit::sim::{Play, Sim};
 use noetl_types::{ExecutionStatus, Json};
 
@@ -226,6 +226,7 @@ workflow:
         now: sim.now(),
         ids: &mut ids,
         payloads: &NoPayloads,
+        caches: &NoCaches,
     };
     let refused = decide(sim.state(), sim.plan(), report, &mut moment).unwrap_err();
     let Refused::NeedsPayload(uri) = refused else {

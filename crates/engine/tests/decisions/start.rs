@@ -1,7 +1,7 @@
 //! The beginning of a run.
 
 use noetl_engine::{
-    Decision, Event, EventKind, Input, Moment, Plan, Refused, Start, State, decide,
+    Decision, Event, EventKind, Input, Moment, NoCaches, Plan, Refused, Start, State, decide,
 };
 use noetl_playbook::carried::NoPayloads;
 use noetl_playbook::{CheckOptions, Document, check};
@@ -39,6 +39,7 @@ fn begin(plan: &Plan, state: &State, start: Start) -> Result<Decision, Refused> 
         now: Timestamp::parse("2026-01-01T00:00:00Z").unwrap(),
         ids: &mut ids,
         payloads: &NoPayloads,
+        caches: &NoCaches,
     };
     decide(state, plan, Input::Start(Box::new(start)), &mut moment)
 }
@@ -142,6 +143,7 @@ fn what_is_no_start_is_refused() {
         now: Timestamp::UNIX_EPOCH,
         ids: &mut ids,
         payloads: &NoPayloads,
+        caches: &NoCaches,
     };
     let input = Input::Pause(noetl_engine::event::Steering::default());
     assert_eq!(

@@ -1,9 +1,9 @@
 //! Pause, resume, cancel and timeouts at awkward moments.
 
-use noetl_engine::event::TimerId;
-use noetl_engine::{Input, Refused, Verdict};
+use noetl_engine::event::{Steering, TimerId};
+use noetl_engine::{Beside, Finalize, Input, Refused, Verdict};
 use noetl_testkit::sim::{Play, Sim};
-use noetl_types::{ExecutionStatus, Millis, TaskErrorKind};
+use noetl_types::{ExecutionStatus, Json, JsonMap, Millis, TaskError, TaskErrorKind};
 
 const LOOP: &str = r#"
 workflow:
@@ -166,4 +166,80 @@ fn a_timer_of_an_earlier_run_is_no_timer() {
         sim.decide(Input::TimerFired(none.clone())),
         Err(Refused::UnknownTimer(none))
     );
+}
+
+fn finalize(error: Option<&str>) -> Input {
+    Input::Finalize(Box::new(Finalize {
+        error: error.map(|text| TaskError::new(TaskErrorKind::Unknown, text)),
+        steering: Steering {
+            actor: Some("ann".into()),
+            reason: Some("by hand".into()),
+        },
+    }))
+}
+
+fn words(sim: &Sim) -> Vec<String> {
+    let names = sim.log().iter().map(|event| event.kind.name());
+    names.map(|name| name.to_string()).collect()
+}
+
+/// What is open is withdrawn first, then the run ends as it is told, with who said so and why.
+#[test]
+fn a_run_may_be_finalized() {
+    for (error, word, status) in [
+        (None, "playbook.completed", ExecutionStatus::Completed),
+        (Some("gone"), "playbook.failed", ExecutionStatus::Failed),
+    ] {
+        let mut sim = Sim::of(LOOP);
+        sim.start().unwrap();
+        let decision = sim.draft(&finalize(error)).unwrap();
+        let end = decision.events.last().unwrap().event_id;
+        let said = JsonMap::from([
+            ("actor".into(), Json::from("ann")),
+            ("reason".into(), Json::from("by hand")),
+        ]);
+        assert_eq!(decision.beside.get(&end), Some(&Beside::Meta(said)));
+        assert_eq!(sim.decide(finalize(error)), Ok(Verdict::Accepted));
+        assert_eq!(sim.status(), status);
+        let mut words = words(&sim);
+        words.retain(|word| word != "step.exit");
+        let mut expected = vec!["command.cancelled"; 3];
+        expected.push(word);
+        assert_eq!(words[words.len() - 4..], expected);
+        let again = sim.decide(finalize(None));
+        assert_eq!(again, Err(Refused::AlreadyEnded(status)));
+    }
+}
+
+#[test]
+fn a_paused_run_may_be_finalized() {
+    let mut sim = Sim::of(LOOP);
+    sim.start().unwrap();
+    sim.pause().unwrap();
+    assert_eq!(sim.decide(finalize(None)), Ok(Verdict::Accepted));
+    assert_eq!(sim.status(), ExecutionStatus::Completed);
+}
+
+#[test]
+fn a_failure_is_not_undone_by_finalizing() {
+    let mut sim = Sim::of(
+        r"
+workflow:
+  - step: start
+    tool: { kind: noop }
+    next: [bad, good]
+  - { step: bad, tool: { kind: shell, command: x } }
+  - { step: good, tool: { kind: noop } }
+",
+    )
+    .with_tools(|call| match call.step {
+        "bad" => Play::fail(TaskErrorKind::Transform, "boom"),
+        _ => Play::AsWritten,
+    });
+    sim.start().unwrap();
+    sim.step();
+    sim.step();
+    assert!(sim.state().is_failing());
+    assert_eq!(sim.decide(finalize(None)), Ok(Verdict::Accepted));
+    assert_eq!(sim.status(), ExecutionStatus::Failed);
 }

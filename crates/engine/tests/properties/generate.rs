@@ -9,7 +9,7 @@ use noetl_playbook::model::{
 use noetl_playbook::source::{Span, Spanned};
 use noetl_playbook::template::Template;
 use noetl_playbook::{CheckOptions, Document, check};
-use noetl_testkit::sim::{Call, Play, SplitMix};
+use noetl_testkit::sim::{Ask, Call, Play, SplitMix, Word};
 use noetl_types::{Json, TaskErrorKind, sha256};
 
 const ROOT: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: { name: example }\n";
@@ -99,20 +99,48 @@ pub(crate) fn naming_tool(seed: u64) -> impl Fn(&Call<'_>) -> Play + 'static {
     }
 }
 
-/// A playbook with loops, guards, writes, pipelines, policies and failures, whose steps write to
-/// variables of their own only: its outcome does not depend on who is faster.
+/// A playbook with loops, cursors, guards, writes, pipelines, policies, slots, caches, failures and a
+/// final step, whose steps write to variables of their own only: its outcome does not depend on who is
+/// faster.
 pub(crate) fn rich(seed: u64) -> String {
     let mut chance = draw(seed, "rich");
     let steps = 1 + chance.below(7);
-    let mut text = format!("{ROOT}workload: {{ base: 3, list: [4, 5, 6] }}\nworkflow:\n");
+    let mut text = format!("{ROOT}workload: {{ base: 3, list: [4, 5, 6] }}\n");
+    let has_final_step = chance.percent(25);
+    if has_final_step {
+        text.push_str("executor: { spec: { final_step: last } }\n");
+    }
+    if chance.percent(15) {
+        text.push_str("concurrency: { key: \"run-{{ workload.base }}\", limit: 2 }\n");
+    }
+    text.push_str("workflow:\n");
+    if has_final_step {
+        text.push_str(
+            "  - { step: last, tool: { kind: shell, command: \"{{ steps.s0.status }}\" }, set: { ctx.last: true } }\n",
+        );
+        // The entry is the first step, unless one is called so.
+        text = text.replace("final_step: last", "final_step: last, entry_step: s0");
+    }
     for at in 0..steps {
         let _ = writeln!(text, "  - step: s{at}");
+        if chance.percent(20) {
+            let key = chance.below(2);
+            let limit = 1 + chance.below(2);
+            let _ = writeln!(
+                text,
+                "    concurrency: {{ key: \"k{key}-{{{{ base }}}}\", limit: {limit} }}\n    priority: {key}"
+            );
+        }
         if at > 0 && chance.percent(15) {
             let bound = chance.below(6);
             let _ = writeln!(text, "    when: \"{{{{ workload.base > {bound} }}}}\"");
         }
-        step_loop(&mut text, &mut chance);
-        step_tool(&mut text, &mut chance, at);
+        let is_cursor = step_spec(&mut text, &mut chance, at);
+        if at > 0 && !is_cursor && chance.percent(30) {
+            parking_tool(&mut text, &mut chance, at);
+        } else {
+            step_tool(&mut text, &mut chance, at);
+        }
         if chance.percent(40) {
             let _ = writeln!(
                 text,
@@ -124,10 +152,43 @@ pub(crate) fn rich(seed: u64) -> String {
     text
 }
 
-fn step_loop(text: &mut String, chance: &mut SplitMix) {
-    if !chance.percent(35) {
-        return;
+/// What a step loops over, how it takes failures, and whether it takes results over. Tells whether it
+/// loops over a cursor.
+fn step_spec(text: &mut String, chance: &mut SplitMix, at: usize) -> bool {
+    let mut spec = Vec::new();
+    let is_cursor = chance.percent(12);
+    if is_cursor {
+        step_cursor(text, chance);
+    } else if chance.percent(35) {
+        step_loop(text, chance);
     }
+    if chance.percent(30) {
+        spec.push("policy: { failure: { mode: best_effort } }".to_owned());
+    }
+    if !is_cursor && chance.percent(15) {
+        // Steps that are made alike would share a result, and who is first to make it is chance.
+        spec.push(format!("cache: {{ key: \"{at}-{{{{ base }}}}\" }}"));
+    }
+    if !spec.is_empty() {
+        let _ = writeln!(text, "    spec: {{ {} }}", spec.join(", "));
+    }
+    is_cursor
+}
+
+fn step_cursor(text: &mut String, chance: &mut SplitMix) {
+    let (rows, max_rows, chains) = (chance.below(8), 1 + chance.below(3), 1 + chance.below(3));
+    let process = if chance.percent(25) {
+        ", process: frame"
+    } else {
+        ""
+    };
+    let _ = writeln!(
+        text,
+        "    loop: {{ cursor: {{ claim: \"rows {rows}\" }}, iterator: x, spec: {{ mode: cursor, max_in_flight: {chains}, frame: {{ max_rows: {max_rows}{process} }} }} }}"
+    );
+}
+
+fn step_loop(text: &mut String, chance: &mut SplitMix) {
     let source = [
         "3",
         "[7, 8]",
@@ -147,10 +208,34 @@ fn step_loop(text: &mut String, chance: &mut SplitMix) {
         text,
         "    loop: {{ in: {source}, iterator: x, spec: {{ mode: {mode}, max_in_flight: {width} }} }}"
     );
-    if chance.percent(40) {
+}
+
+/// Tasks that wait, alone or in the middle of a pipeline. Not in the first step: others tell its data
+/// to their tools, and when something happened differs from run to run.
+fn parking_tool(text: &mut String, chance: &mut SplitMix, at: usize) {
+    let policy = if chance.percent(40) {
+        ", spec: { policy: { rules: [{ when: \"{{ output.status == 'error' }}\", then: { do: retry, attempts: 2, delay: 0.1 } }] } }"
+    } else {
+        ""
+    };
+    let tasks = [
+        "kind: sleep, for: \"{{ base }}\"",
+        "kind: wait, signal: go_AT, key: \"{{ _index | default(0) }}\", timeout: 1h",
+        "kind: wait, mode: all, key: \"{{ _index | default(0) }}\", signals: [{ name: a_AT }, { name: b_AT }], timeout: 1h",
+        "kind: approval, quorum: 2, timeout: 1h, on_timeout: reject",
+        "kind: playbook, path: other, input: { n: \"{{ base }}\" }, return_result: true",
+        "kind: playbook, path: other, payload: { n: 1 }, return_step: end, on_timeout: cancel",
+        "kind: container, image: i, callback: true",
+    ];
+    // Every wait has a signal of its own, so that it does not matter who asks first.
+    let task = chance.pick(&tasks).copied().unwrap_or_default();
+    let task = task.replace("AT", &at.to_string());
+    if chance.percent(50) {
+        let _ = writeln!(text, "    tool: {{ {task}{policy} }}");
+    } else {
         let _ = writeln!(
             text,
-            "    spec: {{ policy: {{ failure: {{ mode: best_effort }} }} }}"
+            "    tool: [{{ name: one, kind: noop, result: 5, set: {{ kept: \"{{{{ output + base }}}}\", iter.seen: 1 }} }}, {{ name: parked, {task}{policy} }}, {{ name: two, kind: shell, command: \"{{{{ one }}}} {{{{ kept }}}} {{{{ iter.seen }}}}\" }}]"
         );
     }
 }
@@ -216,6 +301,9 @@ pub(crate) fn moody_tool(seed: u64) -> impl Fn(&Call<'_>) -> Play + 'static {
             call.step, call.label, call.index, call.attempt
         );
         let mut chance = draw(seed, &about);
+        if call.label == "claim" {
+            return Play::AsWritten;
+        }
         if call.label != "one" && chance.percent(12) {
             return Play::fail(TaskErrorKind::ServerError, "no mood");
         }
@@ -229,5 +317,18 @@ pub(crate) fn moody_tool(seed: u64) -> impl Fn(&Call<'_>) -> Play + 'static {
             ),
             ("index", Json::from(call.index)),
         ]))
+    }
+}
+
+/// A world that says no or nothing now and then, and always at the same places.
+pub(crate) fn moody_world(seed: u64) -> impl Fn(&Ask<'_>) -> Word + 'static {
+    move |ask| {
+        let about = format!("{}/{:?}/{}", ask.step, ask.index, ask.attempt);
+        let mut chance = draw(seed, &about);
+        match chance.below(10) {
+            0 => Word::No,
+            1 => Word::Silence,
+            _ => Word::Yes,
+        }
     }
 }

@@ -58,8 +58,13 @@ impl Generator<'_> {
         let other = *self.rng.pick(&readable)?;
         let plan = self.plans[other].clone();
         let path = match plan.body {
-            Body::Single => self.word(&["n", "data.n", "result.n", "stats.success", "results[0]"]),
-            Body::Pipeline => self.word(&["n", "t0.n", "results.t0.n", "data"]),
+            Body::Single => {
+                let words = ["n", "data.n", "result.n", "stats.success", "results[0]"];
+                let parked = ["slept_ms", "payload.n", "data.approved"];
+                let parked = if self.parks() { &parked[..] } else { &[] };
+                self.word(&[&words[..], parked].concat())
+            }
+            Body::Pipeline => self.word(&["n", "t0.n", "results.t0.n", "data", "t1.slept_ms"]),
         };
         let root = self.word(&["", "ctx."]);
         Some(format!("({root}{}.{path} | default(0) | int)", plan.name))
@@ -112,6 +117,14 @@ impl Generator<'_> {
                     "call.error",
                 ];
                 format!("event.name == '{}'", self.word(&names))
+            }
+            Site::Arc if kind == 9 && self.parks() => {
+                let tests = [
+                    "output.approved",
+                    "output.name == 'go'",
+                    "output.payload.n > 1",
+                ];
+                self.word(&tests).to_owned()
             }
             Site::Arc if kind < 5 && self.config.failures => {
                 let test = [

@@ -3,10 +3,12 @@
 //! The same seed and configuration always give the same text. Every text passes the checker without
 //! errors. Steps lead forward along the order in which they are planned; an arc that leads back
 //! counts itself in a variable of the execution and stops at a bound, so every run ends. Tasks of
-//! kind `shell` are written for [`Script`](crate::Script).
+//! kind `shell` are written for [`Script`](crate::Script), and what comes from outside for
+//! [`World`](crate::World). Whatever waits has a bound on its time.
 
 mod expressions;
 mod graph;
+mod parking;
 mod steps;
 mod tasks;
 mod tree;
@@ -52,6 +54,22 @@ pub struct GenConfig {
     pub final_step: bool,
     /// Dead ends that are failures.
     pub no_match_errors: bool,
+    /// Tasks that sleep.
+    pub sleeps: bool,
+    /// Tasks that wait for signals.
+    pub waits: bool,
+    /// Tasks that ask for approval.
+    pub approvals: bool,
+    /// Tasks that start children.
+    pub children: bool,
+    /// Loops over claimed rows.
+    pub cursors: bool,
+    /// Steps that take over earlier results.
+    pub caches: bool,
+    /// Steps that wait for a slot.
+    pub slots: bool,
+    /// Bounds on the time of steps and of the whole run.
+    pub timeouts: bool,
     /// Constructs whose meaning the language leaves open: what led to a join, the own name of a step in
     /// its arcs, policies that fail an attempt that went well, the states of steps, bounds on runs.
     pub open_choices: bool,
@@ -87,7 +105,31 @@ impl GenConfig {
             races: true,
             final_step: true,
             no_match_errors: true,
+            sleeps: true,
+            waits: true,
+            approvals: true,
+            children: true,
+            cursors: true,
+            caches: true,
+            slots: true,
+            timeouts: true,
             open_choices: true,
+        }
+    }
+
+    /// The same without anything that waits, is claimed, or comes from outside.
+    #[must_use]
+    pub const fn without_world(self) -> Self {
+        Self {
+            sleeps: false,
+            waits: false,
+            approvals: false,
+            children: false,
+            cursors: false,
+            caches: false,
+            slots: false,
+            timeouts: false,
+            ..self
         }
     }
 
@@ -101,6 +143,10 @@ impl GenConfig {
             writes: false,
             races: false,
             no_match_errors: false,
+            // Which wait takes a signal depends on which of them waits first.
+            waits: false,
+            caches: false,
+            timeouts: false,
             open_choices: false,
             ..Self::everything()
         }
@@ -116,6 +162,7 @@ pub fn generate(seed: u64, config: &GenConfig) -> Draft {
         config,
         plans: Vec::new(),
         may_fail: false,
+        rows: Vec::new(),
     };
     generator.plan(count);
     Draft(generator.document())
@@ -129,6 +176,8 @@ struct Generator<'c> {
     plans: Vec<Plan>,
     /// Whether a task of the step at hand was given a way to fail.
     may_fail: bool,
+    /// What claims find, by step.
+    rows: Vec<(String, Node)>,
 }
 
 /// What is decided of a step first.
@@ -181,14 +230,23 @@ impl Generator<'_> {
         if self.config.no_match_errors && self.rng.percent(4) {
             spec.push("no_next_is_error", Node::from(true));
         }
-        Node::map([
+        if self.config.timeouts && self.rng.percent(10) {
+            let timeout = self.duration(8);
+            spec.push("timeout", timeout);
+        }
+        let mut document = Node::map([
             ("apiVersion", Node::text("noetl.io/v2")),
             ("kind", Node::text("Playbook")),
             ("metadata", Node::map([("name", Node::text("generated"))])),
             ("executor", Node::map([("spec", spec)])),
             ("workload", self.workload()),
             ("workflow", Node::List(steps)),
-        ])
+        ]);
+        if self.config.slots && self.rng.percent(6) {
+            let key = Node::map([("key", Node::text("run{{ w1 }}"))]);
+            document.push("concurrency", key);
+        }
+        document
     }
 
     /// A bound on runs: one that is never reached, unless bounds are to be tried.
@@ -207,6 +265,7 @@ impl Generator<'_> {
             ("w1", Node::from(self.rng.below(2))),
             ("items", Node::from(items)),
             ("words", Node::text("red, green,\n blue")),
+            ("world", self.world()),
         ])
     }
 

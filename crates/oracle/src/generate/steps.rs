@@ -1,6 +1,7 @@
 //! Steps of generated playbooks: guards, loops, writes and arcs around a tool.
 
 use super::expressions::Site;
+use super::tasks::Place;
 use super::{ArcPlan, Generator, Node};
 
 impl Generator<'_> {
@@ -14,9 +15,13 @@ impl Generator<'_> {
         }
         let parallel = self.config.parallel_loops && self.rng.percent(50);
         let in_loop = (parallel || self.config.loops) && self.rng.percent(30);
-        let spec = self.step_spec(step, in_loop);
+        let cursor = !in_loop && self.config.cursors && self.rng.percent(12);
+        let spec = self.step_spec(step, in_loop || cursor, cursor);
         if !matches!(&spec, Node::Map(entries) if entries.is_empty()) {
-            node.push("spec", Node::map([("policy", spec)]));
+            node.push("spec", spec);
+        }
+        if self.config.slots && self.rng.percent(15) {
+            self.slot(&mut node);
         }
         if self.rng.percent(12) {
             let number = self.number(step, Site::Task);
@@ -29,7 +34,18 @@ impl Generator<'_> {
             let looping = self.looping(step, parallel);
             node.push("loop", looping);
         }
-        let tool = self.tool(step, in_loop);
+        if cursor {
+            let looping = self.cursor(step);
+            node.push("loop", looping);
+        }
+        let place = if cursor {
+            Place::Frame
+        } else if in_loop {
+            Place::Loop
+        } else {
+            Place::Once
+        };
+        let tool = self.tool(step, place);
         node.push("tool", tool);
         if self.config.writes && self.rng.percent(35) {
             let set = self.step_set(step);
@@ -51,10 +67,16 @@ impl Generator<'_> {
             "ok {\"n\": 9}"
         };
         let status = Node::map([("ctx.ended", Node::text("{{ event.name }}"))]);
-        let tool = Node::map([
+        let mut tool = Node::map([
             ("kind", Node::text("shell")),
             ("command", Node::text(command)),
         ]);
+        if self.config.sleeps && self.rng.percent(25) {
+            let mut sleep = Node::map([("kind", Node::text("sleep"))]);
+            sleep.push("for", self.duration(3));
+            let label = |name: &str, task| Node::map([(name, task)]);
+            tool = Node::List(vec![label("rest", sleep), label("work", tool)]);
+        }
         let mut node = Node::map([("step", Node::text("cleanup")), ("tool", tool)]);
         if self.config.guards && self.rng.percent(20) {
             let status = self.word(&["COMPLETED", "FAILED"]);
@@ -69,7 +91,25 @@ impl Generator<'_> {
         node
     }
 
-    fn step_spec(&mut self, step: usize, in_loop: bool) -> Node {
+    fn step_spec(&mut self, step: usize, in_loop: bool, in_frames: bool) -> Node {
+        let mut spec = Node::map([] as [(&str, Node); 0]);
+        let policy = self.step_policy(step, in_loop);
+        if !matches!(&policy, Node::Map(entries) if entries.is_empty()) {
+            spec.push("policy", policy);
+        }
+        if self.config.timeouts && self.rng.percent(15) {
+            self.may_fail = true;
+            let timeout = self.duration(4);
+            spec.push("timeout", timeout);
+        }
+        if self.config.caches && !in_frames && self.rng.percent(15) {
+            let cache = self.cache();
+            spec.push("cache", cache);
+        }
+        spec
+    }
+
+    fn step_policy(&mut self, step: usize, in_loop: bool) -> Node {
         let mut policy = Node::map([] as [(&str, Node); 0]);
         if self.config.admission && self.rng.percent(8) {
             let allow = |allow: bool| Node::map([("allow", Node::from(allow))]);

@@ -14,14 +14,26 @@ const KINDS: [&str; 5] = [
     "connection",
 ];
 
+/// Where a task stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Outside of loops.
+    Once,
+    /// In a loop over items.
+    Loop,
+    /// In a loop over rows, where nothing may park.
+    Frame,
+}
+
 impl Generator<'_> {
     /// The tool of a step.
-    pub(super) fn tool(&mut self, step: usize, in_loop: bool) -> Node {
+    pub(super) fn tool(&mut self, step: usize, place: Place) -> Node {
         if self.plans[step].body == Body::Single {
             let label = self.plans[step].name.clone();
-            return self.task(step, in_loop, &[], &label);
+            return self.task(step, place, &[], &label);
         }
-        let count = self.rng.between(1, 3);
+        let parks = self.parks() && place != Place::Frame;
+        let count = self.rng.between(1, if parks { 4 } else { 3 });
         // A task without a label of its own is named after its place.
         let labels: Vec<String> = (0..count)
             .map(|at| {
@@ -33,7 +45,7 @@ impl Generator<'_> {
             })
             .collect();
         let tasks = labels.iter().enumerate().map(|(at, label)| {
-            let task = self.task(step, in_loop, &labels[..at], label);
+            let task = self.task(step, place, &labels[..at], label);
             if label.starts_with("task_") {
                 task
             } else if self.rng.percent(30) {
@@ -51,23 +63,26 @@ impl Generator<'_> {
         Node::List(tasks.collect())
     }
 
-    fn task(&mut self, step: usize, in_loop: bool, before: &[String], label: &str) -> Node {
-        let mut task = if self.rng.percent(55) {
+    fn task(&mut self, step: usize, place: Place, before: &[String], label: &str) -> Node {
+        let parks = self.parks() && place != Place::Frame && self.rng.percent(35);
+        let mut task = if parks {
+            self.parking(step, place == Place::Loop)
+        } else if self.rng.percent(55) {
             let mut task = Node::map([("kind", Node::text("noop"))]);
             if self.rng.percent(8) {
                 task.push("message", Node::text("hello {{ w0 }}"));
             } else {
-                task.push("result", self.data(step, in_loop, before));
+                task.push("result", self.data(step, place, before));
             }
             task
         } else {
-            let command = self.command(step, in_loop);
+            let command = self.command(step, place);
             Node::map([
                 ("kind", Node::text("shell")),
                 ("command", Node::text(command)),
             ])
         };
-        if self.rng.percent(15) {
+        if task.get("input").is_none() && self.rng.percent(15) {
             let number = self.number(step, Site::Task);
             task.push(
                 "input",
@@ -79,15 +94,16 @@ impl Generator<'_> {
             task.push("set", set);
         }
         if self.config.policies && self.rng.percent(35) {
-            let policy = self.policy(step, before, label);
+            let rests = parks && self.rng.percent(60);
+            let policy = self.policy(step, before, label, rests);
             task.push("spec", Node::map([("policy", policy)]));
         }
         task
     }
 
     /// What a noop gives.
-    fn data(&mut self, step: usize, in_loop: bool, before: &[String]) -> Node {
-        let number = self.task_number(step, in_loop, before);
+    fn data(&mut self, step: usize, place: Place, before: &[String]) -> Node {
+        let number = self.task_number(step, place, before);
         let number = Node::text(format!("{{{{ {number} }}}}"));
         match self.rng.below(8) {
             0 => number,
@@ -103,15 +119,30 @@ impl Generator<'_> {
     }
 
     /// A number out of what only a task can see, if there is any.
-    fn task_number(&mut self, step: usize, in_loop: bool, before: &[String]) -> String {
-        if in_loop && self.rng.percent(60) {
+    fn task_number(&mut self, step: usize, place: Place, before: &[String]) -> String {
+        if place == Place::Frame && self.rng.percent(60) {
+            let words = [
+                "(x.n | default(0))",
+                "(iter.x.n | default(0))",
+                "(x | length)",
+            ];
+            return self.word(&words).to_owned();
+        }
+        if place == Place::Loop && self.rng.percent(60) {
             let words = ["x", "_index", "iter.x", "iter._total", "loop_index"];
             return self.word(&words).to_owned();
         }
         if self.rng.percent(40)
             && let Some(label) = self.rng.pick(before).cloned()
         {
-            let words = ["_prev.n", "results.LABEL.n", "LABEL.n", "_prev"];
+            let words = [
+                "_prev.n",
+                "results.LABEL.n",
+                "LABEL.n",
+                "_prev",
+                "_prev.slept_ms",
+                "LABEL.payload.n",
+            ];
             let path = self.word(&words).replace("LABEL", &label);
             return format!("({path} | default(0) | int) + 1");
         }
@@ -123,7 +154,7 @@ impl Generator<'_> {
     }
 
     /// What a scripted task does.
-    fn command(&mut self, step: usize, in_loop: bool) -> String {
+    fn command(&mut self, step: usize, place: Place) -> String {
         let number = self.rng.below(5);
         let kind = self.word(&KINDS);
         if self.config.template_errors && self.rng.percent(2) {
@@ -133,7 +164,10 @@ impl Generator<'_> {
             return format!("ok {{\"n\": {number}}}");
         }
         self.may_fail = true;
-        if in_loop {
+        if place == Place::Frame {
+            return format!("{{{{ 'error {kind}' if x.n == {number} else 'ok 1' }}}}");
+        }
+        if place == Place::Loop {
             return format!("{{{{ 'error {kind}' if _index == {number} else 'ok ' ~ _index }}}}");
         }
         match self.rng.below(4) {
@@ -178,9 +212,9 @@ impl Generator<'_> {
     }
 
     /// A policy whose jumps and retries end.
-    fn policy(&mut self, step: usize, before: &[String], label: &str) -> Node {
+    fn policy(&mut self, step: usize, before: &[String], label: &str, rests: bool) -> Node {
         let mut rules: Vec<Node> = (0..self.rng.between(1, 2))
-            .map(|_| self.rule(step, before, label))
+            .map(|_| self.rule(step, before, label, rests))
             .collect();
         if self.rng.percent(25) {
             let act = self.word(&["continue", "break", "continue"]);
@@ -203,7 +237,7 @@ impl Generator<'_> {
         policy
     }
 
-    fn rule(&mut self, step: usize, before: &[String], label: &str) -> Node {
+    fn rule(&mut self, step: usize, before: &[String], label: &str, rests: bool) -> Node {
         let failed = [
             "output.status == 'error'",
             "output.error.retryable",
@@ -213,12 +247,12 @@ impl Generator<'_> {
         let (when, mut then) = match self.rng.below(7) {
             0..=2 => {
                 let attempts = self.rng.between(1, 4);
-                let then = [
+                let mut then = Node::map([
                     ("do", Node::text("retry")),
                     ("attempts", Node::from(attempts)),
-                    ("backoff", Node::text("none")),
-                ];
-                (failed, Node::map(then))
+                ]);
+                self.rest(&mut then, rests);
+                (failed, then)
             }
             3 => return self.jump(before, label),
             4 => (

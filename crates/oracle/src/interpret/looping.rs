@@ -9,7 +9,8 @@ use noetl_types::{EventType, Json, JsonMap};
 use super::machine::Machine;
 use crate::names::StepValue;
 use crate::outcome::{ErrorKind, TaskError};
-use crate::pipeline::{Failed, Item, Succeeded};
+use crate::pipeline::{Command, Failed, Item, Progress};
+use crate::reach::find;
 
 /// Commands of a parallel loop that may be open at once where it does not say.
 const DEFAULT_WIDTH: usize = 32;
@@ -26,6 +27,10 @@ pub(super) struct LoopRun {
     results: Vec<Json>,
     /// Failures by index, in order of completion.
     errors: Vec<(usize, Failed)>,
+    /// Whether an iteration has failed whose end is still to be dealt with.
+    failing: bool,
+    /// Whether an iteration could not go on because the run has failed elsewhere.
+    cut: bool,
 }
 
 /// Why a loop does not start.
@@ -94,6 +99,8 @@ impl Machine<'_> {
             open: 0,
             results,
             errors: Vec::new(),
+            failing: false,
+            cut: false,
         })
     }
 
@@ -102,7 +109,7 @@ impl Machine<'_> {
         &mut self,
         step: usize,
         index: usize,
-        outcome: Result<Succeeded, Failed>,
+        outcome: Result<StepValue, Failed>,
     ) {
         if let Some(run) = self
             .running
@@ -111,7 +118,7 @@ impl Machine<'_> {
         {
             run.open -= 1;
             match outcome {
-                Ok(done) => run.results[index] = done.value.data,
+                Ok(value) => run.results[index] = value.data,
                 Err(failed) => {
                     // Choice: a loop that fails has no data.
                     let data = Json::Null;
@@ -122,6 +129,28 @@ impl Machine<'_> {
             }
         }
         self.go_on(step);
+    }
+
+    /// A command of a loop has failed, and what follows from it waits for its turn.
+    pub(super) fn stop_issuing(&mut self, command: &Command<'_>) {
+        let step = find(self.playbook, &command.step.name.value).unwrap_or_default();
+        let run = self.running.get_mut(&step);
+        if let Some(run) = run.and_then(|run| run.looping.as_mut()) {
+            run.failing = true;
+        }
+    }
+
+    /// An iteration, or a step that is none of a loop, cannot go on because the run has failed.
+    pub(super) fn cut(&mut self, step: usize, index: Option<usize>) {
+        let run = self.running.get_mut(&step);
+        match (index, run.and_then(|run| run.looping.as_mut())) {
+            (Some(_), Some(run)) => {
+                run.open -= 1;
+                run.cut = true;
+                self.go_on(step);
+            }
+            (Some(_) | None, _) => self.cut_short(step),
+        }
     }
 
     /// Issues what may be issued, and ends the loop when nothing is open any more.
@@ -137,7 +166,7 @@ impl Machine<'_> {
                 return;
             };
             // The first failed iteration stops further issuing, and so does a failure elsewhere.
-            let broken = !tolerant && !run.errors.is_empty();
+            let broken = !tolerant && (run.failing || !run.errors.is_empty());
             if broken || stopped || run.open >= run.width || run.next >= run.items.len() {
                 break;
             }
@@ -148,7 +177,8 @@ impl Machine<'_> {
             };
             run.next += 1;
             run.open += 1;
-            self.issue(step, Some(item));
+            let progress = Progress::new(self.step(step), Some(&item));
+            self.issue(step, Some(item), progress);
         }
         let Some(run) = self.running.get(&step).and_then(|run| run.looping.clone()) else {
             return;
@@ -158,7 +188,7 @@ impl Machine<'_> {
         }
         if let (false, Some((_, fault))) = (tolerant, run.errors.first()) {
             self.fail(step, fault.clone());
-        } else if run.next < run.items.len() {
+        } else if run.cut || run.next < run.items.len() {
             self.cut_short(step);
         } else {
             self.log(EventType::LoopDone, step);

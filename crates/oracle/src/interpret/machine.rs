@@ -7,21 +7,29 @@ use noetl_playbook::model::{Playbook, Step};
 use noetl_types::{EventType, ExecutionStatus, Json, JsonMap};
 
 use super::Schedule;
+use super::cursor::FrameRun;
 use super::looping::LoopRun;
+use super::parking::Parked;
+use super::slots::Want;
+use super::waits::Heard;
 use crate::names::{StepValue, View};
 use crate::outcome::{ErrorKind, Outcomes};
-use crate::pipeline::{Command, execute};
+use crate::pipeline::{Closed, Command, Failed, Reached, execute};
 use crate::reach::find;
-use crate::result::{Happening, RunResult, Skip, StepResult, StepStatus};
+use crate::result::{Cached, Happening, RunResult, Skip, StepResult, StepStatus};
 use crate::rng::Rng;
+use crate::script::World;
 use crate::writes::{Write, put, touch_ctx};
 
 /// The whole state of a run. Steps are numbered in document order.
 #[derive(Clone)]
 pub(super) struct Machine<'p> {
     pub(super) playbook: &'p Playbook,
-    outcomes: &'p dyn Outcomes,
+    pub(super) outcomes: &'p dyn Outcomes,
+    pub(super) world: World,
     dice: Option<Rng>,
+    /// Milliseconds since the run began.
+    pub(super) now: u64,
     pub(super) workload: Json,
     pub(super) ctx: JsonMap,
     pub(super) steps: Vec<StepState>,
@@ -29,8 +37,24 @@ pub(super) struct Machine<'p> {
     pub(super) waiting: Vec<Waiting>,
     /// Steps that were entered and have not exited.
     pub(super) running: BTreeMap<usize, Running>,
-    /// Commands in order of issue.
+    /// Commands of workers in order of issue.
     pub(super) open: Vec<Command<'p>>,
+    /// Commands of the server.
+    pub(super) parked: Vec<Parked<'p>>,
+    /// Commands of the server that were closed where they were issued.
+    pub(super) closed: Vec<(Command<'p>, Closed)>,
+    /// How many commands were issued.
+    issued: u64,
+    /// Signals that came and that no wait has taken, the oldest first.
+    pub(super) kept: Vec<Heard>,
+    /// The number of the signal that comes next.
+    pub(super) next_signal: usize,
+    /// The slot that the run itself waits for.
+    pub(super) gate: Option<Want>,
+    /// Results that steps have left to those with the same key.
+    pub(super) cache: Vec<Cached>,
+    /// The step that was just given a slot.
+    pub(super) granted: Option<usize>,
     /// Uncaught failures, in order.
     pub(super) failures: Vec<(usize, ErrorKind)>,
     pub(super) skipped: Vec<Skip>,
@@ -38,6 +62,8 @@ pub(super) struct Machine<'p> {
     pub(super) dead_end: Json,
     /// The final step is running: the failure that led to it no longer stops anything.
     pub(super) ending: bool,
+    /// The time of the whole run is over.
+    pub(super) timed_out: bool,
     history: Vec<Happening>,
 }
 
@@ -61,6 +87,10 @@ pub(super) struct StepState {
 #[derive(Debug, Clone)]
 pub(super) struct Waiting {
     pub(super) step: usize,
+    /// When the first arrival came.
+    pub(super) since: u64,
+    /// The slot that it waits for, once nothing else keeps it.
+    pub(super) wants: Option<Want>,
     pub(super) arrivals: Vec<Arrival>,
 }
 
@@ -83,6 +113,14 @@ pub(super) struct Running {
     /// What `set: iter.x` wrote, outside of loops.
     pub(super) iter: JsonMap,
     pub(super) looping: Option<LoopRun>,
+    pub(super) frames: Option<FrameRun>,
+    /// When the first arrival came, and when the step was entered.
+    pub(super) arrived_at: u64,
+    pub(super) entered_at: u64,
+    /// The key of the slot that it holds.
+    pub(super) slot: Option<String>,
+    /// The key under which its result is left to others.
+    pub(super) cache_key: Option<String>,
 }
 
 impl<'p> Machine<'p> {
@@ -91,6 +129,7 @@ impl<'p> Machine<'p> {
         workload: Json,
         outcomes: &'p dyn Outcomes,
         schedule: Schedule,
+        cache: Vec<Cached>,
     ) -> Self {
         let fresh = StepState {
             passes: 0,
@@ -104,6 +143,8 @@ impl<'p> Machine<'p> {
         Self {
             playbook,
             outcomes,
+            world: World::of(&workload),
+            now: 0,
             dice: match schedule {
                 Schedule::InOrder => None,
                 Schedule::Seeded(seed) => Some(Rng::new(seed)),
@@ -114,33 +155,39 @@ impl<'p> Machine<'p> {
             waiting: Vec::new(),
             running: BTreeMap::new(),
             open: Vec::new(),
+            parked: Vec::new(),
+            closed: Vec::new(),
+            issued: 0,
+            kept: Vec::new(),
+            next_signal: 0,
+            gate: None,
+            cache,
+            granted: None,
             failures: Vec::new(),
             skipped: Vec::new(),
             dead_end: Json::Null,
             ending: false,
+            timed_out: false,
             history: Vec::new(),
         }
     }
 
     pub(super) fn run(mut self) -> RunResult {
         self.log_playbook(EventType::PlaybookStarted);
-        if let Some(entry) = self
-            .playbook
-            .entry()
-            .and_then(|step| find(self.playbook, &step.name.value))
-        {
-            let event = event("playbook.started", "", self.workload.clone());
-            self.arrive(
-                entry,
-                Arrival {
-                    event,
-                    data: Json::Null,
-                },
-            );
+        // Choice: a key of the whole run that cannot be rendered keeps nobody waiting.
+        self.gate = self.root_slot().unwrap_or_default();
+        if self.gate.is_none() {
+            self.arrive_at_entry();
         }
         self.drain();
-        self.run_final_step();
-        let failed = !self.failures.is_empty();
+        if !self.timed_out && !self.is_active() {
+            self.run_final_step();
+        }
+        if self.is_active() {
+            // Nothing will ever come to it.
+            return self.result();
+        }
+        let failed = self.timed_out || !self.failures.is_empty();
         self.log_playbook(if failed {
             EventType::PlaybookFailed
         } else {
@@ -149,18 +196,85 @@ impl<'p> Machine<'p> {
         self.result()
     }
 
+    fn arrive_at_entry(&mut self) {
+        let entry = self.playbook.entry();
+        let Some(entry) = entry.and_then(|step| find(self.playbook, &step.name.value)) else {
+            return;
+        };
+        let event = event("playbook.started", "", self.workload.clone());
+        let data = Json::Null;
+        self.arrive(entry, Arrival { event, data });
+    }
+
     /// The run ends when no step is active; what waits after an uncaught failure is never entered.
+    ///
+    /// What is due comes before any work, and time passes only when there is no work.
     fn drain(&mut self) {
-        self.enter_all();
-        while !self.open.is_empty() {
-            let at = self
-                .dice
-                .as_mut()
-                .map_or(0, |dice| dice.below(self.open.len()));
-            let command = self.open.remove(at);
-            self.carry_out(&command);
-            self.enter_all();
+        loop {
+            self.settle();
+            if self.timed_out || !self.is_active() {
+                return;
+            }
+            match self.next_due() {
+                Some((at, due)) if at <= self.now || self.open.is_empty() => self.happen(at, due),
+                Some(_) | None if self.open.is_empty() => return,
+                Some(_) | None => self.work(),
+            }
         }
+    }
+
+    /// Lets everything follow that needs nobody from outside.
+    fn settle(&mut self) {
+        loop {
+            // What waits for a slot is looked at anew: its guard may have changed, or its key.
+            for waiting in &mut self.waiting {
+                waiting.wants = None;
+            }
+            self.enter_all();
+            self.granted = None;
+            if !self.close_next() && !self.grant() {
+                return;
+            }
+        }
+    }
+
+    /// Gives a slot to whoever is next. Whether there was one to give.
+    fn grant(&mut self) -> bool {
+        if self.stopped() {
+            return false;
+        }
+        if self.gate.as_ref().is_some_and(|want| self.is_free(want)) {
+            self.gate = None;
+            self.arrive_at_entry();
+            return true;
+        }
+        let Some(step) = self.next_granted() else {
+            return false;
+        };
+        self.granted = Some(step);
+        true
+    }
+
+    fn is_active(&self) -> bool {
+        let is_waiting = !self.waiting.is_empty() || self.gate.is_some();
+        !self.running.is_empty() || (is_waiting && !self.stopped())
+    }
+
+    /// One worker takes a command and carries it to its end.
+    fn work(&mut self) {
+        let at = self
+            .dice
+            .as_mut()
+            .map_or(0, |dice| dice.below(self.open.len()));
+        let command = self.open.remove(at);
+        if let Some(frame) = command.frame {
+            self.carry_out_frame(&command, frame);
+            return;
+        }
+        let closed = execute(&command, self.outcomes);
+        let index = command.item.as_ref().map(|item| item.index);
+        self.log_work(self.step_of(&command), index, &closed);
+        self.close(&command, closed);
     }
 
     /// `final_step` runs once when the run would end, whichever way.
@@ -183,40 +297,44 @@ impl<'p> Machine<'p> {
         self.drain();
     }
 
-    /// One worker takes a command and carries it to its end.
-    fn carry_out(&mut self, command: &Command<'p>) {
-        let Some(step) = find(self.playbook, &command.step.name.value) else {
-            return;
-        };
-        let index = command.item.as_ref().map(|item| item.index);
-        let closed = execute(command, self.outcomes);
+    /// What a worker tells of a command.
+    pub(super) fn log_work(&mut self, step: usize, index: Option<usize>, closed: &Closed) {
         self.log_command(EventType::CommandClaimed, step, index);
         self.log_command(EventType::CommandStarted, step, index);
         for _ in 0..closed.retried {
             self.log_command(EventType::CallError, step, index);
         }
-        let (call, end) = match &closed.outcome {
+        self.log_closing(step, index, &closed.outcome);
+    }
+
+    /// How a command was closed.
+    pub(super) fn log_closing(
+        &mut self,
+        step: usize,
+        index: Option<usize>,
+        outcome: &Result<Reached, Failed>,
+    ) {
+        let (call, end) = match outcome {
             Ok(_) => (EventType::CallDone, EventType::CommandCompleted),
             Err(_) => (EventType::CallError, EventType::CommandFailed),
         };
         self.log_command(call, step, index);
         self.log_command(end, step, index);
-        // Writes of tasks reach the server with the closing event, also those of a failed one.
-        self.write_ctx(step, &closed.writes);
-        if let Some(run) = self.running.get_mut(&step) {
-            write_vars(&mut run.vars, &closed.writes);
-        }
-        if let Some(index) = index {
-            self.iteration_done(step, index, closed.outcome);
-            return;
-        }
-        if let Some(run) = self.running.get_mut(&step) {
-            run.iter = closed.iter;
-        }
-        match closed.outcome {
-            Ok(done) => self.succeed(step, "call.done", done.value),
-            Err(failed) => self.fail(step, failed),
-        }
+    }
+
+    /// The place of the next command in the order of issue.
+    pub(super) fn next_number(&mut self) -> u64 {
+        self.issued += 1;
+        self.issued
+    }
+
+    /// When the time of a step that was entered is over.
+    pub(super) fn step_ends(&self, step: usize, run: &Running) -> Option<u64> {
+        let spec = &self.step(step).spec;
+        let timeout = spec.timeout.map(|timeout| run.entered_at + timeout.as_ms());
+        let deadline = spec.policy.lifecycle.deadline;
+        let deadline = deadline.map(|deadline| run.arrived_at + deadline.as_ms());
+        timeout.into_iter().chain(deadline).min()
     }
 
     /// Steps that were entered and have not exited, or wait to enter.
@@ -282,7 +400,7 @@ impl<'p> Machine<'p> {
         self.history.push(Happening { event, node, index });
     }
 
-    fn log_playbook(&mut self, event: EventType) {
+    pub(super) fn log_playbook(&mut self, event: EventType) {
         let node = Arc::clone(self.playbook.path());
         self.history.push(Happening {
             event,
@@ -292,7 +410,9 @@ impl<'p> Machine<'p> {
     }
 
     fn status(&self) -> ExecutionStatus {
-        if self.failures.is_empty() {
+        if self.is_active() {
+            ExecutionStatus::Running
+        } else if self.failures.is_empty() && !self.timed_out {
             ExecutionStatus::Completed
         } else {
             ExecutionStatus::Failed
@@ -322,7 +442,11 @@ impl<'p> Machine<'p> {
         let name = |step: usize| Arc::clone(&self.step(step).name.value);
         RunResult {
             status: self.status(),
-            error_kind: self.failures.first().map(|(_, kind)| *kind),
+            error_kind: if self.timed_out {
+                Some(ErrorKind::Timeout)
+            } else {
+                self.failures.first().map(|(_, kind)| *kind)
+            },
             steps: (0..self.steps.len())
                 .map(|step| (name(step), self.steps[step].result()))
                 .collect(),
@@ -332,6 +456,7 @@ impl<'p> Machine<'p> {
             ctx: Json::from(self.ctx),
             workload: self.workload,
             history: self.history,
+            left: self.cache,
         }
     }
 }

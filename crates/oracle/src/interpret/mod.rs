@@ -1,18 +1,24 @@
 //! The interpreter: a playbook, its input and the outcomes of its tools in, a result out.
 //!
-//! Time does not exist here: timeouts, delays, leases and lost workers belong to tests of their own.
-//! So do the constructs that wait for the world, see [`Unsupported`].
+//! Work takes no time here. Time passes only while a run waits for something that is not work: for a
+//! timer, for a signal or a person, for a child, or for a slot. Leases and lost workers belong to tests
+//! of their own, and so do containers that call back, see [`Unsupported`].
 
+mod cursor;
 mod entering;
 mod looping;
 mod machine;
+mod outside;
+mod parking;
 mod routing;
+mod slots;
+mod waits;
 
 use std::sync::Arc;
 
-use noetl_playbook::model::{LoopSource, Playbook, Step, ToolKind};
+use noetl_playbook::model::{Playbook, Step, ToolKind};
 use noetl_playbook::template::{MapScope, RenderError, StartScope};
-use noetl_types::{Json, JsonMap};
+use noetl_types::{Json, JsonMap, Millis, Timestamp};
 
 use crate::outcome::Outcomes;
 use crate::result::RunResult;
@@ -45,6 +51,27 @@ pub fn interpret(
     outcomes: &dyn Outcomes,
     schedule: Schedule,
 ) -> Result<RunResult, Unsupported> {
+    supported(playbook)?;
+    Ok(Machine::new(playbook, workload, outcomes, schedule, Vec::new()).run())
+}
+
+/// Runs a playbook again, just after an earlier run of it has left its results in the cache.
+pub fn interpret_after(
+    earlier: &RunResult,
+    playbook: &Playbook,
+    workload: Json,
+    outcomes: &dyn Outcomes,
+    schedule: Schedule,
+) -> Result<RunResult, Unsupported> {
+    supported(playbook)?;
+    let mut left = earlier.left.clone();
+    for cached in &mut left {
+        cached.until = None;
+    }
+    Ok(Machine::new(playbook, workload, outcomes, schedule, left).run())
+}
+
+fn supported(playbook: &Playbook) -> Result<(), Unsupported> {
     for step in &playbook.workflow {
         if let Some(what) = unsupported(step) {
             return Err(Unsupported {
@@ -53,33 +80,38 @@ pub fn interpret(
             });
         }
     }
-    Ok(Machine::new(playbook, workload, outcomes, schedule).run())
+    Ok(())
 }
 
 fn unsupported(step: &Step) -> Option<&'static str> {
+    let calls_back = |kind| kind == ToolKind::Container;
     if step
-        .looping
-        .as_ref()
-        .is_some_and(|looping| matches!(looping.source, LoopSource::Cursor(_)))
+        .tool
+        .tasks()
+        .iter()
+        .any(|task| calls_back(task.kind.value))
     {
-        return Some("a cursor loop");
-    }
-    if step.spec.cache.is_some() {
-        return Some("a cache");
-    }
-    if step.concurrency.is_some() {
-        return Some("a concurrency limit");
-    }
-    let parks = |kind| {
-        matches!(
-            kind,
-            ToolKind::Wait | ToolKind::Approval | ToolKind::Sleep | ToolKind::Playbook
-        )
-    };
-    if step.tool.tasks().iter().any(|task| parks(task.kind.value)) {
-        return Some("a task that the server carries out");
+        return Some("a container");
     }
     None
+}
+
+/// The moment at which every run begins.
+pub const BEGINS: &str = "2026-01-01T00:00:00Z";
+
+fn begins() -> Timestamp {
+    Timestamp::parse(BEGINS).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// A moment, as data tells it.
+fn moment(at: u64) -> Json {
+    let at = begins().saturating_add(Millis::from_ms(at));
+    Json::from(at.to_string())
+}
+
+/// How long after its start a run comes to a moment; no time at all for one before.
+fn time_of(at: Timestamp) -> u64 {
+    at.since(begins()).as_ms()
 }
 
 /// The recorded input of a run: the rendered defaults with the payload merged over them.

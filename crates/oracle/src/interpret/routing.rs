@@ -11,7 +11,7 @@ use crate::names::{Names, Rank, StepValue};
 use crate::outcome::{ErrorKind, TaskError};
 use crate::pipeline::{Failed, holds};
 use crate::reach::{beyond, find};
-use crate::result::{SkipReason, StepStatus};
+use crate::result::{Cached, SkipReason, StepStatus};
 use crate::writes::{SetPlace, Write, put, rendered};
 
 /// How a run of a step was over.
@@ -36,15 +36,43 @@ impl<'p> Machine<'p> {
         let mut run = self.running.remove(&step).unwrap_or_default();
         // Choice: from here on the step's own name means the new data.
         let earlier = self.steps[step].value.replace(value.clone());
-        let ended = Ended::Done { event, value };
+        let ended = Ended::Done {
+            event,
+            value: value.clone(),
+        };
         let outcome = self
             .step_set(step, &mut run, &ended)
             .map_err(|error| Failed::template(&error))
             .and_then(|()| self.or_undo(|machine| machine.leave(step, &run, &ended)));
-        if let Err(fault) = outcome {
-            self.steps[step].value = earlier;
-            self.fail_uncaught(step, &fault);
+        match outcome {
+            Ok(()) => self.leave_to_others(step, run.cache_key, event, value),
+            Err(fault) => {
+                self.steps[step].value = earlier;
+                self.fail_uncaught(step, &fault);
+            }
         }
+    }
+
+    /// Keeps a good result for steps with the same key.
+    fn leave_to_others(
+        &mut self,
+        step: usize,
+        key: Option<String>,
+        event: &'static str,
+        value: StepValue,
+    ) {
+        let cache = self.step(step).spec.cache.as_ref();
+        let (Some(key), Some(cache)) = (key, cache) else {
+            return;
+        };
+        let until = cache.ttl.map(|ttl| self.now + ttl.as_ms());
+        self.cache.push(Cached {
+            step,
+            key,
+            event,
+            value,
+            until,
+        });
     }
 
     /// A run that failed: its `set` is not applied, and only arcs that look at failures may catch it.
@@ -61,6 +89,7 @@ impl<'p> Machine<'p> {
         self.running.remove(&step);
         self.failures.push((step, fault.kind));
         self.exit_failed(step, fault);
+        self.cancel_parked();
     }
 
     /// A loop that may not go on because the run has failed elsewhere.

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use noetl_playbook::graph::{Graph, StepIndex};
-use noetl_playbook::model::{LoopMode, Playbook, Setting};
+use noetl_playbook::model::{LoopMode, Playbook, Setting, ToolKind};
 use noetl_playbook::{CheckOptions, Severity, check};
 use noetl_types::{EventType, ExecutionStatus, Json};
 
 use crate::generate::{Draft, GenConfig, generate};
 use crate::{
-    RunResult, Schedule, Script, SkipReason, StepStatus, interpret, shrink_seed, start_workload,
+    ErrorKind, Happening, RunResult, Schedule, Script, SkipReason, StepStatus, interpret,
+    shrink_seed, start_workload,
 };
 
 const SEEDS: u64 = 300;
@@ -88,7 +89,10 @@ fn invariants(playbook: &Playbook, result: &RunResult) -> Result<(), String> {
             .count()
     };
     let issued = count(EventType::CommandIssued);
-    let closed = count(EventType::CommandCompleted) + count(EventType::CommandFailed);
+    let closed = count(EventType::CommandCompleted)
+        + count(EventType::CommandFailed)
+        + count(EventType::CommandCancelled);
+    let timed_out = timed_out(playbook, result);
     let ends: Vec<bool> = result
         .history
         .iter()
@@ -97,15 +101,15 @@ fn invariants(playbook: &Playbook, result: &RunResult) -> Result<(), String> {
     let one_end = ends.last() == Some(&true) && ends.iter().filter(|ends| **ends).count() == 1;
     obeyed(&[
         (
-            failed != result.failed_steps.is_empty(),
-            "a run fails by its steps",
+            timed_out || failed != result.failed_steps.is_empty(),
+            "a run fails by its steps or its time",
         ),
         (
             failed == result.error_kind.is_some(),
             "a failed run has an error",
         ),
         (
-            count(EventType::StepEnter) == count(EventType::StepExit),
+            timed_out || count(EventType::StepEnter) == count(EventType::StepExit),
             "what is entered exits",
         ),
         (issued == closed, "what is issued is closed"),
@@ -116,6 +120,13 @@ fn invariants(playbook: &Playbook, result: &RunResult) -> Result<(), String> {
         accounted(&graph, step, result).map_err(|law| format!("{}: {law}", graph.name(step)))?;
     }
     widths(playbook, result)
+}
+
+/// Whether the time of the whole run was over.
+fn timed_out(playbook: &Playbook, result: &RunResult) -> bool {
+    let fired = |told: &Happening| told.event == EventType::TimerFired;
+    let mut fired = result.history.iter().filter(|told| fired(told));
+    fired.any(|told| told.node == *playbook.path())
 }
 
 /// The first law that is broken.
@@ -156,7 +167,7 @@ fn accounted(graph: &Graph, step: StepIndex, result: &RunResult) -> Result<(), S
             "a step off every cycle runs at most once",
         ),
         (
-            state.status != StepStatus::Running,
+            state.status != StepStatus::Running || result.error_kind == Some(ErrorKind::Timeout),
             "nothing is left running",
         ),
         (
@@ -191,16 +202,20 @@ fn widths(playbook: &Playbook, result: &RunResult) -> Result<(), String> {
                     .as_ref()
                     .map(|width| &width.value),
             ) {
-                (LoopMode::Parallel, Some(Setting::Fixed(width))) => {
+                (LoopMode::Parallel | LoopMode::Cursor, Some(Setting::Fixed(width))) => {
                     usize::try_from(*width).unwrap()
                 }
                 (LoopMode::Parallel, Some(Setting::Template(_)) | None) => 32,
-                (LoopMode::Sequential | LoopMode::Cursor, _) => 1,
+                (LoopMode::Sequential, _) | (LoopMode::Cursor, Some(_) | None) => 1,
             },
         };
         let open = open.entry(&told.node).or_default();
         *open += usize::from(told.event == EventType::CommandIssued);
-        let closing = [EventType::CommandCompleted, EventType::CommandFailed];
+        let closing = [
+            EventType::CommandCompleted,
+            EventType::CommandFailed,
+            EventType::CommandCancelled,
+        ];
         *open -= usize::from(closing.contains(&told.event));
         if *open > width {
             return Err(format!("{} has {open} open commands", told.node));
@@ -233,7 +248,7 @@ fn without_races_the_order_of_work_does_not_matter() {
 }
 
 /// Constructs that are known by their text.
-const WRITTEN: [&str; 21] = [
+const WRITTEN: [&str; 40] = [
     "final_step",
     "entry_step",
     "admit",
@@ -255,10 +270,29 @@ const WRITTEN: [&str; 21] = [
     "ctx.m.",
     "previous",
     "message",
+    "kind: sleep",
+    "until",
+    "kind: wait",
+    "mode: all",
+    "lookback",
+    "kind: approval",
+    "quorum",
+    "approvers",
+    "on_timeout",
+    "kind: playbook",
+    "return_step",
+    "result_step",
+    "mode: cursor",
+    "process: frame",
+    "cache",
+    "ttl",
+    "concurrency",
+    "priority",
+    "timeout",
 ];
 
 /// What runs come to.
-const COME_TO: [&str; 19] = [
+const COME_TO: [&str; 27] = [
     "COMPLETED",
     "FAILED",
     "timeout",
@@ -278,6 +312,14 @@ const COME_TO: [&str; 19] = [
     "step SKIPPED",
     "second run",
     "caught",
+    "child",
+    "timer.started",
+    "timer.fired",
+    "signal.received",
+    "command.cancelled",
+    "ran out of time",
+    "kept signal",
+    "cached",
 ];
 
 /// A generator that stops writing a construct would make every comparison with it pass.
@@ -296,6 +338,19 @@ fn every_construct_occurs() {
         let result = run_draft(&draft, Schedule::InOrder);
         seen.insert(result.status.as_str().to_owned());
         seen.extend(result.error_kind.map(|kind| kind.as_str().to_owned()));
+        let playbook = draft.playbook().unwrap();
+        if timed_out(&playbook, &result) {
+            seen.insert("ran out of time".to_owned());
+        }
+        for (before, told) in result.history.iter().zip(result.history.iter().skip(1)) {
+            seen.insert(told.event.as_str().to_owned());
+            if told.event == EventType::SignalReceived && told.node == *playbook.path() {
+                seen.insert("kept signal".to_owned());
+            }
+            if told.event == EventType::CallDone && before.event == EventType::StepEnter {
+                seen.insert("cached".to_owned());
+            }
+        }
         seen.extend(
             result
                 .skipped
@@ -327,7 +382,7 @@ fn a_switch_that_is_off_is_obeyed() {
         loops: false,
         parallel_loops: false,
         guards: false,
-        ..GenConfig::confluent()
+        ..GenConfig::confluent().without_world()
     };
     for seed in 0..SEEDS {
         let playbook = generate(seed, &plain).playbook().unwrap();
@@ -335,6 +390,18 @@ fn a_switch_that_is_off_is_obeyed() {
         for step in &playbook.workflow {
             assert!(
                 step.looping.is_none() && step.when.is_none() && step.set.is_empty(),
+                "seed {seed}"
+            );
+            let parks = |kind: ToolKind| kind.is_server_side();
+            let tasks = step.tool.tasks();
+            assert!(
+                !tasks.iter().any(|task| parks(task.kind.value)),
+                "seed {seed}"
+            );
+            assert!(
+                step.concurrency.is_none()
+                    && step.spec.cache.is_none()
+                    && step.spec.timeout.is_none(),
                 "seed {seed}"
             );
         }

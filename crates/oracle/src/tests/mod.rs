@@ -5,6 +5,8 @@ mod failures;
 mod generated;
 mod joins;
 mod loops;
+mod outside;
+mod parking;
 mod policies;
 mod routing;
 mod start;

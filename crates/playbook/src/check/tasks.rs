@@ -6,6 +6,7 @@ use crate::diag::{Code, Sink, near};
 use crate::model::{
     Action, Field, JumpTarget, LoopMode, LoopSource, SetTarget, Step, Task, ToolKind,
 };
+use crate::segments::parks;
 use crate::source::Span;
 use crate::template::Dynamic;
 
@@ -56,29 +57,6 @@ fn looping(sink: &mut Sink<'_>, step: &Step) {
             }
         }
     }
-}
-
-/// Whether a task waits without a worker.
-fn parks(task: &Task) -> bool {
-    match task.kind.value {
-        ToolKind::Wait | ToolKind::Approval | ToolKind::Sleep => true,
-        ToolKind::Playbook => {
-            task.config.get("return_step").is_some()
-                || task
-                    .config
-                    .get("return_result")
-                    .is_some_and(|field| !is_false(&field.value))
-        }
-        ToolKind::Container => task
-            .config
-            .get("callback")
-            .is_some_and(|field| !is_false(&field.value)),
-        _ => false,
-    }
-}
-
-fn is_false(value: &Dynamic) -> bool {
-    value.as_const().and_then(Json::as_bool) == Some(false)
 }
 
 fn jumps(sink: &mut Sink<'_>, step: &Step, task: &Task) {

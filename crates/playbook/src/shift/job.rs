@@ -23,8 +23,8 @@ pub struct Job {
     pub step: Text,
     /// The run.
     pub execution_id: ExecutionId,
-    /// The command.
-    pub command_id: CommandId,
+    /// The command, where templates may know it.
+    pub command_id: Option<CommandId>,
     /// The worker, where templates may know it.
     pub worker_id: Option<WorkerId>,
     /// The first two parts of the key of every call: run and seq.
@@ -33,6 +33,8 @@ pub struct Job {
     pub carried: Carried,
     /// The iteration, in a loop: its place from 0, and how many there are.
     pub iteration: Option<(u32, u32)>,
+    /// How many rows its frame asks for, in a loop over a cursor.
+    pub frame: Option<u32>,
     /// When it was issued: `now()` of its templates.
     pub issued_at: Timestamp,
     /// What a template may cost.

@@ -19,6 +19,8 @@
 mod call;
 mod job;
 mod kinds;
+mod onward;
+mod parking;
 mod result;
 mod scope;
 mod work;
@@ -34,9 +36,11 @@ use noetl_types::{Digest, Json, Millis, TaskError, Timestamp};
 pub use call::{Answer, CallSpec, Surroundings};
 pub use job::{Job, MAX_DATA, MAX_TASK_RUNS, NoSuchStep};
 pub use kinds::asks_for_everything;
-pub use result::{Finished, RetriedCall, TaskReport, TaskStatus};
+pub use onward::{Onward, Relay};
+pub use parking::{Again, Hitch, Parking, Ruled};
+pub use result::{Ahead, Finished, FrameReport, RetriedCall, RowError, TaskReport, TaskStatus};
 
-use work::{Turn, Work};
+use work::{Side, Turn, Work};
 
 /// The work of a command, ready to go on.
 pub struct Shift(Box<Work>);
@@ -81,7 +85,15 @@ pub struct Wanted {
 impl Shift {
     /// The work of a command.
     pub fn new(job: Job) -> Result<Self, NoSuchStep> {
-        Work::new(job).map(|work| Self(Box::new(work)))
+        Work::new(job, Side::Worker).map(|work| Self(Box::new(work)))
+    }
+
+    /// Takes what a tool said that was called elsewhere, in an attempt from 1. What follows is that
+    /// attempt's `set` and policy.
+    #[must_use]
+    pub fn answered(mut self, attempt: u32, answer: Answer) -> Self {
+        self.0.answered(attempt, answer);
+        self
     }
 
     /// What is to be done next.
@@ -100,6 +112,8 @@ impl Shift {
                     return Do::Fetch(wanted, Fetching(work, uri));
                 }
                 Turn::End(error) => return Do::Done(Box::new(work.close(error))),
+                Turn::Onward(at) => return Do::Done(Box::new(work.hand_on(at))),
+                Turn::Park(data) => return Do::Done(Box::new(work.park(data))),
             }
         }
     }

@@ -55,13 +55,15 @@ impl Item {
 /// What a command knows while its tasks run.
 pub(super) struct Bench {
     pub(super) execution_id: Text,
-    pub(super) command_id: Text,
+    pub(super) command_id: Option<Text>,
     pub(super) worker_id: Option<Text>,
     pub(super) carried: Carried,
     pub(super) payloads: BTreeMap<Arc<str>, Json>,
     pub(super) now: Timestamp,
     pub(super) limits: TemplateLimits,
     pub(super) item: Option<Item>,
+    /// How many rows the frame of the command asks for.
+    pub(super) frame_max_rows: Option<u32>,
     /// What `set` wrote: variables of the run, the iteration, the step and the pipeline.
     pub(super) ctx: Json,
     pub(super) iter: Json,
@@ -122,7 +124,7 @@ impl TaskScope<'_> {
 
     fn name_of_worker(&self, name: &str) -> Option<Json> {
         match name {
-            "command_id" => Some(Json::from(&self.bench.command_id)),
+            "command_id" => self.bench.command_id.as_ref().map(Json::from),
             "worker_id" => self.bench.worker_id.as_ref().map(Json::from),
             "idempotency_key" => Some(Json::from(self.idempotency_key)),
             _ => None,
@@ -211,6 +213,7 @@ impl Scope for TaskScope<'_> {
             "_prev" => bench.previous.clone(),
             "_task" => Json::from(self.label),
             "_attempt" => Json::from(self.attempt),
+            "__frame_max_rows" => Json::from(bench.frame_max_rows?),
             _ => return self.bare(name),
         };
         Some(Binding::Value(value))

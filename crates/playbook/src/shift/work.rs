@@ -1,6 +1,11 @@
 //! The interpreter of a pipeline: one attempt after the other.
 
+mod close;
+mod frame;
+mod handing;
+
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use noetl_types::{Digest, Json, JsonMap, Millis, TaskError, TaskErrorKind, Text};
@@ -12,11 +17,13 @@ use super::kinds::asks_for_everything;
 use super::result::{Finished, RetriedCall, TaskReport, TaskStatus};
 use super::scope::{Bench, Item, TaskScope};
 use crate::bounds::{bounded_error, fits};
-use crate::model::{Fields, Playbook, Set, SetTarget, Step, Task, Tool};
+use crate::model::{Fields, Playbook, Set, SetTarget, Step, Task};
 use crate::paths::{path_text, write};
 use crate::policy::{self, Next, PolicyError, Ruling};
+use crate::segments;
 use crate::template::{Dynamic, Need, Output, OutputPlace, RenderError, RenderErrorKind};
 use crate::timeout;
+use frame::Frame;
 
 /// Retried attempts that are kept for the report.
 const MAX_RETRIES: usize = 1000;
@@ -26,6 +33,9 @@ pub(super) struct Work {
     playbook: Arc<Playbook>,
     /// The place of the step in the playbook.
     step: usize,
+    side: Side,
+    /// The tasks that are this command's.
+    stretch: Range<usize>,
     bench: Bench,
     key_of_command: Text,
     max_data: usize,
@@ -46,6 +56,19 @@ pub(super) struct Work {
     reports: Vec<TaskReport>,
     /// The data of the task that ran last.
     last: Option<Json>,
+    /// The rows that its tasks run for, in a loop over a cursor.
+    frame: Option<Box<Frame>>,
+    /// The label of the task whose data is `_prev`.
+    before: Option<Arc<str>>,
+}
+
+/// Who does the work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    /// A worker: it calls tools, and leaves a task that parks when it is begun.
+    Worker,
+    /// The server: it ends tasks that park.
+    Server,
 }
 
 /// How far the attempt at hand is.
@@ -56,6 +79,8 @@ enum Phase {
     Set(Box<Attempted>),
     /// Then its policy.
     Rules(Box<Attempted>),
+    /// It was only begun, and tells its end by itself.
+    Parked(Json),
     /// What it needs cannot be had.
     Broken(TaskError),
 }
@@ -67,16 +92,32 @@ pub(super) enum Turn {
     Wait(Millis),
     Fetch(Arc<str>),
     End(Option<TaskError>),
+    /// The task at this place is another command's.
+    Onward(usize),
+    /// The task was begun; this is known of it.
+    Park(Json),
 }
 
 /// Why something cannot be rendered, for now or at all.
-enum Stuck {
+pub(super) enum Stuck {
     Needs(Arc<str>),
     Broken(TaskError),
 }
 
+/// What the iteration of a loop is for.
+fn item_of(step: &Step, job: &Job) -> Option<Item> {
+    let (looping, (index, total)) = step.looping.as_ref().zip(job.iteration)?;
+    let value = job.carried.values.get(&looping.iterator.value);
+    Some(Item {
+        iterator: Arc::clone(&looping.iterator.value),
+        value: value.cloned().unwrap_or_default(),
+        index,
+        total,
+    })
+}
+
 impl Work {
-    pub(super) fn new(job: Job) -> Result<Self, NoSuchStep> {
+    pub(super) fn new(job: Job, side: Side) -> Result<Self, NoSuchStep> {
         let mut steps = job.playbook.workflow.iter();
         let Some(step) = steps.position(|step| *job.step == *step.name.value) else {
             return Err(NoSuchStep(job.step));
@@ -84,27 +125,24 @@ impl Work {
         let of_playbook = job.playbook.executor.spec.policy.limits.max_payload_bytes;
         let max_data = of_playbook.map_or(job.max_data, |own| own.min(job.max_data));
         let model = &job.playbook.workflow[step];
-        let tasks = model.tool.tasks().len();
-        let item = model.looping.as_ref().zip(job.iteration);
-        let item = item.map(|(looping, (index, total))| Item {
-            iterator: Arc::clone(&looping.iterator.value),
-            value: job
-                .carried
-                .values
-                .get(&looping.iterator.value)
-                .cloned()
-                .unwrap_or_default(),
-            index,
-            total,
-        });
+        let frame = Frame::of(model, job.frame);
+        let tasks = model.tool.tasks();
+        let relay = job.carried.relay.as_ref();
+        let from = relay.map_or(Some(0), |relay| relay.onward.place_in(tasks));
+        let Some(from) = from else {
+            return Err(NoSuchStep(job.step));
+        };
+        let (stretch, runs) = (segments::stretch(tasks, from), vec![0; tasks.len()]);
+        let item = item_of(model, &job);
         let bench = Bench {
             execution_id: Text::from(job.execution_id.to_string()),
-            command_id: Text::from(job.command_id.to_string()),
+            command_id: job.command_id.map(|id| Text::from(id.to_string())),
             worker_id: job.worker_id.as_ref().map(Text::from),
             carried: job.carried,
             payloads: std::collections::BTreeMap::new(),
             now: job.issued_at,
             limits: job.limits,
+            frame_max_rows: job.frame,
             item,
             ctx: Json::empty_map(),
             iter: Json::empty_map(),
@@ -116,6 +154,8 @@ impl Work {
         let mut work = Self {
             playbook: job.playbook,
             step,
+            side,
+            stretch,
             bench,
             key_of_command: job.idempotency_key,
             max_data: usize::try_from(max_data.as_bytes()).unwrap_or(usize::MAX),
@@ -125,14 +165,20 @@ impl Work {
             attempt: 1,
             idempotency_key: Text::default(),
             input: JsonMap::new(),
-            runs: vec![0; tasks],
+            runs,
             attempts: 0,
             set: JsonMap::new(),
             retries: VecDeque::new(),
             reports: Vec::new(),
             last: None,
+            frame,
+            before: None,
         };
-        work.begin(0);
+        let relay = work.bench.carried.relay.take();
+        work.begin(from);
+        if let Some(relay) = relay {
+            work.take_over(relay);
+        }
         Ok(work)
     }
 
@@ -151,6 +197,16 @@ impl Work {
 
     /// Goes on until there is something to do.
     pub(super) fn turn(&mut self, moment: Moment) -> Turn {
+        if self.is_claiming() {
+            return self.claim();
+        }
+        match self.turn_of_task(moment) {
+            Turn::End(error) => self.end_of_row(error),
+            other => other,
+        }
+    }
+
+    fn turn_of_task(&mut self, moment: Moment) -> Turn {
         let playbook = Arc::clone(&self.playbook);
         let step = &playbook.workflow[self.step];
         let Some(task) = step.tool.tasks().get(self.at) else {
@@ -160,15 +216,32 @@ impl Work {
             Phase::Call => self.call(step, task),
             Phase::Set(attempted) => self.apply_set(task, attempted),
             Phase::Rules(attempted) => self.apply_rules(step, task, attempted, moment),
+            Phase::Parked(data) => Turn::Park(data),
             Phase::Broken(error) => Turn::End(Some(error)),
         }
     }
 
     /// Takes what a tool said.
     pub(super) fn called(&mut self, answer: Answer) {
+        if self.is_claiming() {
+            return self.claimed(answer);
+        }
         let playbook = Arc::clone(&self.playbook);
         let step = &playbook.workflow[self.step];
         if let Some(task) = step.tool.tasks().get(self.at) {
+            self.attempted(task, answer);
+        }
+    }
+
+    /// Takes what a tool said that was called elsewhere.
+    pub(super) fn answered(&mut self, attempt: u32, answer: Answer) {
+        let playbook = Arc::clone(&self.playbook);
+        let step = &playbook.workflow[self.step];
+        self.attempt = attempt.max(1);
+        if let Some(task) = step.tool.tasks().get(self.at) {
+            // Rules may read the input. What cannot be rendered here was rendered where the tool was
+            // called, or its failure is the answer.
+            let _ = self.spec(step, task);
             self.attempted(task, answer);
         }
     }
@@ -180,7 +253,7 @@ impl Work {
                 self.bench.payloads.insert(uri, payload);
             }
             (Err(error), Phase::Call) => self.called(Answer::failed(error)),
-            (Err(error), Phase::Set(_) | Phase::Rules(_) | Phase::Broken(_)) => {
+            (Err(error), Phase::Set(_) | Phase::Rules(_) | Phase::Parked(_) | Phase::Broken(_)) => {
                 self.phase = Phase::Broken(self.located(error));
             }
         }
@@ -192,14 +265,50 @@ impl Work {
         self.close(Some(error))
     }
 
+    /// The failure of a pipeline that does not end.
+    fn over_limit(&self) -> Option<TaskError> {
+        if self.attempts < self.max_task_runs {
+            return None;
+        }
+        let message = format!(
+            "the command has run its tasks {} times; a jump or a retry does not end",
+            self.attempts
+        );
+        Some(self.located(TaskError::new(TaskErrorKind::Limit, message)))
+    }
+
+    /// Renders the task at hand, which somebody else carries out.
+    pub(super) fn prepare(&mut self) -> Result<CallSpec, Stuck> {
+        let playbook = Arc::clone(&self.playbook);
+        let step = &playbook.workflow[self.step];
+        let Some(task) = step.tool.tasks().get(self.at) else {
+            return Err(Stuck::Broken(unrendered("there is no task to begin with")));
+        };
+        match self.over_limit() {
+            Some(error) => Err(Stuck::Broken(error)),
+            None => self.spec(step, task),
+        }
+    }
+
+    /// Renders the input of the task at hand again, for its rules. Where that is not possible they
+    /// have none: then the attempt has failed with the reason already.
+    pub(super) fn render_input(&mut self) -> Result<(), Arc<str>> {
+        let playbook = Arc::clone(&self.playbook);
+        let step = &playbook.workflow[self.step];
+        match step
+            .tool
+            .tasks()
+            .get(self.at)
+            .map(|task| self.inputs(step, task))
+        {
+            Some(Err(Stuck::Needs(uri))) => Err(uri),
+            Some(Ok(()) | Err(Stuck::Broken(_))) | None => Ok(()),
+        }
+    }
+
     fn call(&mut self, step: &Step, task: &Task) -> Turn {
-        if self.attempts >= self.max_task_runs {
-            let message = format!(
-                "the command has run its tasks {} times; a jump or a retry does not end",
-                self.attempts
-            );
-            let error = TaskError::new(TaskErrorKind::Limit, message);
-            return Turn::End(Some(self.located(error)));
+        if let Some(error) = self.over_limit() {
+            return Turn::End(Some(error));
         }
         match self.spec(step, task) {
             Ok(spec) => Turn::Call(Box::new(spec)),
@@ -211,13 +320,18 @@ impl Work {
         }
     }
 
-    /// Renders all that a call needs.
-    fn spec(&mut self, step: &Step, task: &Task) -> Result<CallSpec, Stuck> {
+    fn inputs(&mut self, step: &Step, task: &Task) -> Result<(), Stuck> {
         self.input = JsonMap::new();
         let scope = self.scope(task, None);
         let mut input = self.fields(&step.input, &scope)?;
         input.extend(self.fields(&task.input, &scope)?);
         self.input = input;
+        Ok(())
+    }
+
+    /// Renders all that a call needs.
+    fn spec(&mut self, step: &Step, task: &Task) -> Result<CallSpec, Stuck> {
+        self.inputs(step, task)?;
         let scope = self.scope(task, None);
         let surroundings = if asks_for_everything(task) {
             let found = scope.surroundings();
@@ -267,7 +381,11 @@ impl Work {
         }
         answer.error = answer.error.map(|error| self.located(error));
         self.attempts = self.attempts.saturating_add(1);
-        self.note(task, &answer);
+        self.note(&task.label.value, &answer);
+        if self.side == Side::Worker && answer.error.is_none() && segments::parks(task) {
+            self.phase = Phase::Parked(answer.data);
+            return;
+        }
         self.last = Some(answer.data.clone());
         self.phase = Phase::Set(Box::new(Attempted::new(task, self.attempt, answer)));
     }
@@ -281,19 +399,22 @@ impl Work {
     }
 
     /// The error as one of the attempt at hand, small enough for the log.
-    fn located(&self, error: TaskError) -> TaskError {
+    pub(super) fn located(&self, error: TaskError) -> TaskError {
         let step = &self.playbook.workflow[self.step];
         let task = step.tool.tasks().get(self.at);
+        let label = match task {
+            _ if self.is_claiming() => Some(Text::from(frame::CLAIM)),
+            task => task.map(|task| Text::from(&*task.label.value)),
+        };
         bounded_error(TaskError {
-            task: task.map(|task| Text::from(&*task.label.value)),
+            task: label,
             attempt: Some(self.attempt),
             ..error
         })
     }
 
     /// Keeps count of how often a task ran.
-    fn note(&mut self, task: &Task, answer: &Answer) {
-        let label = &*task.label.value;
+    fn note(&mut self, label: &str, answer: &Answer) {
         let status = match answer.error {
             None => TaskStatus::Ok,
             Some(_) => TaskStatus::Error,
@@ -308,7 +429,11 @@ impl Work {
             None => self.reports.push(TaskReport {
                 label: Text::from(label),
                 status,
-                attempts: 1,
+                // The server ends one attempt; those before are in the log.
+                attempts: match self.side {
+                    Side::Worker => 1,
+                    Side::Server => self.attempt,
+                },
                 duration: answer.duration,
             }),
         }
@@ -386,12 +511,12 @@ impl Work {
             Next::Retry { delay } => self.retry(delay, attempted.error, moment),
             Next::Continue => {
                 self.keep(step, attempted.data);
-                self.begin(self.at + 1)
+                self.go_to(self.at + 1)
             }
             Next::Jump(target) => {
                 self.keep(step, attempted.data);
                 match policy::jump_target(target, step.tool.tasks(), self.at) {
-                    Some(at) => self.begin(at),
+                    Some(at) => self.go_to(at),
                     None => Turn::End(Some(
                         self.located(unrendered("there is no task to jump to")),
                     )),
@@ -424,7 +549,7 @@ impl Work {
             });
         }
         self.attempt = self.attempt.saturating_add(1);
-        if delay == Millis::ZERO {
+        if delay == Millis::ZERO && self.side == Side::Worker {
             Turn::On
         } else {
             Turn::Wait(delay)
@@ -441,7 +566,10 @@ impl Work {
             let step = &self.playbook.workflow[self.step];
             let task = step.tool.tasks().get(at);
             let label = task.map_or("", |task| &*task.label.value);
-            self.idempotency_key = Text::from(format!("{}:{label}:{runs}", self.key_of_command));
+            let row = self.frame.as_ref().and_then(|frame| frame.key_part());
+            let row = row.map_or_else(String::new, |row| format!(":{row}"));
+            let key = format!("{}:{label}:{runs}{row}", self.key_of_command);
+            self.idempotency_key = Text::from(key);
         }
         Turn::On
     }
@@ -449,6 +577,7 @@ impl Work {
     fn keep(&mut self, step: &Step, data: Json) {
         if let Some(task) = step.tool.tasks().get(self.at) {
             let label = Arc::clone(&task.label.value);
+            self.before = Some(Arc::clone(&label));
             self.bench.results.insert(label, data.clone());
         }
         self.bench.previous = data;
@@ -518,56 +647,6 @@ impl Work {
                 format!("keychain entry `{name}` cannot be resolved on this worker"),
             )),
         }
-    }
-
-    pub(super) fn close(self: Box<Self>, error: Option<TaskError>) -> Finished {
-        let (mut data, mut labels) = self.data(error.is_some());
-        let mut error = error;
-        if !fits(&data, self.max_data) {
-            error = error.or_else(|| Some(self.located(self.too_large())));
-            (data, labels) = (Json::Null, None);
-        }
-        Finished {
-            error,
-            retries: self.retries.into(),
-            data,
-            labels,
-            set: self.set,
-            attempt: self.attempt,
-            tasks: self.reports,
-        }
-    }
-
-    /// The data of the step, and that of each task where some of it is hidden.
-    fn data(&self, failed: bool) -> (Json, Option<Json>) {
-        let step = &self.playbook.workflow[self.step];
-        let last = self.last.clone();
-        let tasks = match &step.tool {
-            Tool::Single(_) => return (last.unwrap_or_default(), None),
-            Tool::Pipeline(tasks) => tasks,
-        };
-        let labels = &self.bench.results;
-        let mut data = labels.clone();
-        if failed {
-            if let Some(task) = tasks.get(self.at) {
-                let label = Json::Str(Arc::clone(&task.label.value));
-                data.insert("failed_task".into(), label);
-            }
-            return (Json::from(data), None);
-        }
-        match last {
-            Some(Json::Map(top)) => {
-                data.extend(top.iter().map(|(key, part)| (key.clone(), part.clone())));
-            }
-            None => {}
-            Some(other) => {
-                data.insert("data".into(), other);
-            }
-        }
-        let mut labelled = labels.iter();
-        let is_hidden = labelled.any(|(label, part)| data.get(label) != Some(part));
-        let labels = is_hidden.then(|| Json::from(labels.clone()));
-        (Json::from(data), labels)
     }
 }
 

@@ -17,6 +17,8 @@ pub(super) enum Scope {
     ExecRead,
     /// Start and steer executions.
     ExecRun,
+    /// Decide what waits for a person.
+    ExecApprove,
     /// Read definitions.
     CatalogRead,
     /// Write definitions.
@@ -28,11 +30,23 @@ pub(super) enum Scope {
 }
 
 impl Scope {
+    /// All of them.
+    const ALL: [Self; 7] = [
+        Self::ExecRead,
+        Self::ExecRun,
+        Self::ExecApprove,
+        Self::CatalogRead,
+        Self::CatalogWrite,
+        Self::Worker,
+        Self::Admin,
+    ];
+
     /// The one spelling.
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::ExecRead => "exec:read",
             Self::ExecRun => "exec:run",
+            Self::ExecApprove => "exec:approve",
             Self::CatalogRead => "catalog:read",
             Self::CatalogWrite => "catalog:write",
             Self::Worker => "worker",
@@ -46,6 +60,7 @@ impl Scope {
             Self::Admin => true,
             Self::ExecRead
             | Self::ExecRun
+            | Self::ExecApprove
             | Self::CatalogRead
             | Self::CatalogWrite
             | Self::Worker => false,
@@ -67,6 +82,11 @@ impl Identity {
         }
     }
 
+    /// What it may do.
+    pub(super) fn scopes(self) -> impl Iterator<Item = Scope> {
+        Scope::ALL.into_iter().filter(move |scope| self.may(*scope))
+    }
+
     /// Who it is, as logs of executions tell it.
     pub(super) fn actor(self) -> Text {
         match self {
@@ -83,6 +103,8 @@ pub(super) type Caller = Result<Identity, Failure>;
 pub(super) enum Access {
     /// Nothing.
     Open,
+    /// Any identity.
+    Identity,
     /// Any one of these.
     AnyOf(&'static [Scope]),
 }
@@ -103,6 +125,9 @@ impl Access {
     fn check(self, caller: &Caller) -> Result<(), Failure> {
         let scopes = match self {
             Self::Open => return Ok(()),
+            Self::Identity => {
+                return caller.as_ref().map(drop).map_err(Failure::clone);
+            }
             Self::AnyOf(scopes) => scopes,
         };
         let identity = caller.as_ref().map_err(Failure::clone)?;

@@ -5,7 +5,7 @@ use std::fmt;
 use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::request::Parts;
 use noetl_types::limits::PageLimit;
-use noetl_types::{ErrorCode, ExecutionId, Text};
+use noetl_types::{ErrorCode, EventId, ExecutionId, Text};
 
 use super::failure::Failure;
 use super::routes::App;
@@ -28,6 +28,61 @@ impl FromRequestParts<App> for ExecutionOf {
             .await
             .map_err(|error| not_an_id(&error))?;
         let id: ExecutionId = text.parse().map_err(|error| not_an_id(&error))?;
+        Ok(Self(id))
+    }
+}
+
+/// The one text that an address holds.
+#[derive(Debug, Clone)]
+pub(super) struct TextOf(pub(super) String);
+
+impl FromRequestParts<App> for TextOf {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
+        let Path(text) = Path::<String>::from_request_parts(parts, app)
+            .await
+            .map_err(|error| Failure::new(ErrorCode::BadQuery, error.to_string()))?;
+        Ok(Self(text))
+    }
+}
+
+/// The execution and the variable that an address names.
+#[derive(Debug, Clone)]
+pub(super) struct VarOf(pub(super) ExecutionId, pub(super) String);
+
+impl FromRequestParts<App> for VarOf {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
+        let not_an_id = |reason: &dyn fmt::Display| {
+            let text = format!("not the id of an execution: {reason}");
+            Failure::new(ErrorCode::BadId, text)
+        };
+        let Path((text, name)) = Path::<(String, String)>::from_request_parts(parts, app)
+            .await
+            .map_err(|error| not_an_id(&error))?;
+        let id: ExecutionId = text.parse().map_err(|error| not_an_id(&error))?;
+        Ok(Self(id, name))
+    }
+}
+
+/// The event that an address names.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EventOf(pub(super) EventId);
+
+impl FromRequestParts<App> for EventOf {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
+        let not_an_id = |reason: &dyn fmt::Display| {
+            let text = format!("not the id of an event: {reason}");
+            Failure::new(ErrorCode::BadId, text)
+        };
+        let Path(text) = Path::<String>::from_request_parts(parts, app)
+            .await
+            .map_err(|error| not_an_id(&error))?;
+        let id: EventId = text.parse().map_err(|error| not_an_id(&error))?;
         Ok(Self(id))
     }
 }

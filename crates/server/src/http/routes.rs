@@ -16,7 +16,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::access::{Access, Caller, Rules, Scope, gate};
 use super::failure::Failure;
-use super::handlers::{catalog, commands, execute, executions, health, results, workers};
+use super::handlers::{
+    catalog, classic, commands, execute, executions, health, results, signals, system, vars,
+    workers,
+};
 use super::settings::HttpSettings;
 use crate::runtime::Runtime;
 
@@ -32,18 +35,24 @@ pub(super) struct App {
 
 /// Documents are larger than other bodies.
 const MAX_CATALOG_BODY: ByteSize = ByteSize::from_mib(8);
+/// So are bodies with many things in them.
+const MAX_BATCH_BODY: ByteSize = ByteSize::from_mib(8);
 /// A report may bring the largest result there is, and the words around it.
 const MAX_REPORT_BODY: ByteSize = ByteSize::from_mib(72);
 
 const EXEC_READ: Access = Access::AnyOf(&[Scope::ExecRead]);
 const EXEC_RUN: Access = Access::AnyOf(&[Scope::ExecRun]);
+const EXEC_APPROVE: Access = Access::AnyOf(&[Scope::ExecApprove]);
 const CATALOG_READ: Access = Access::AnyOf(&[Scope::CatalogRead]);
 const CATALOG_WRITE: Access = Access::AnyOf(&[Scope::CatalogWrite]);
 const WORKER: Access = Access::AnyOf(&[Scope::Worker]);
+const ADMIN: Access = Access::AnyOf(&[Scope::Admin]);
 const READ_OR_WORK: Access = Access::AnyOf(&[Scope::ExecRead, Scope::Worker]);
 
 const GET: MethodFilter = MethodFilter::GET;
 const POST: MethodFilter = MethodFilter::POST;
+const PUT: MethodFilter = MethodFilter::PUT;
+const DELETE: MethodFilter = MethodFilter::DELETE;
 
 /// All routes.
 pub(super) fn router(
@@ -60,7 +69,11 @@ pub(super) fn router(
     let routes = Routes::new(settings.max_body);
     let routes = health_routes(routes);
     let routes = user_routes(routes);
+    let routes = steering_routes(routes);
+    let routes = catalog_routes(routes);
+    let routes = system_routes(routes);
     let routes = worker_routes(routes);
+    let routes = classic_routes(routes);
     routes.finish(app)
 }
 
@@ -79,6 +92,40 @@ fn user_routes(routes: Routes) -> Routes {
         .add(EXEC_READ, GET, paths::EXECUTION_STATUS, executions::status)
         .add(EXEC_READ, GET, paths::EXECUTION_EVENTS, executions::events)
         .add(EXEC_RUN, POST, paths::EXECUTION_CANCEL, execute::cancel)
+        .add(READ_OR_WORK, GET, paths::RESULT_RESOLVE, results::resolve)
+        .add(EXEC_READ, GET, paths::POOLS, workers::pools)
+}
+
+fn steering_routes(routes: Routes) -> Routes {
+    routes
+        .with_body(MAX_BATCH_BODY)
+        .add(EXEC_RUN, POST, paths::EXECUTE_BATCH, execute::batch)
+        .with_usual_body()
+        .add(EXEC_RUN, POST, paths::EXECUTION_RERUN, execute::rerun)
+        .add(EXEC_RUN, POST, paths::EXECUTION_STOP, execute::cancel)
+        .add(EXEC_RUN, POST, paths::EXECUTION_PAUSE, execute::pause)
+        .add(EXEC_RUN, POST, paths::EXECUTION_RESUME, execute::resume)
+        .add(EXEC_RUN, POST, paths::EXECUTION_SIGNAL, signals::signal)
+        .add(EXEC_RUN, POST, paths::SIGNALS, signals::broadcast)
+        .add(
+            EXEC_APPROVE,
+            POST,
+            paths::EXECUTION_APPROVE,
+            signals::approve,
+        )
+        .add(EXEC_READ, GET, paths::APPROVALS, signals::approvals)
+        .add(ADMIN, POST, paths::EXECUTION_FINALIZE, execute::finalize)
+        .add(ADMIN, POST, paths::EXECUTIONS_CLEANUP, execute::clean_up)
+        .add(
+            READ_OR_WORK,
+            GET,
+            paths::EXECUTION_CANCELLATION,
+            executions::cancellation,
+        )
+}
+
+fn catalog_routes(routes: Routes) -> Routes {
+    routes
         .with_body(MAX_CATALOG_BODY)
         .add(
             CATALOG_WRITE,
@@ -86,15 +133,110 @@ fn user_routes(routes: Routes) -> Routes {
             paths::CATALOG_REGISTER,
             catalog::register,
         )
+        .add(
+            CATALOG_WRITE,
+            POST,
+            paths::CATALOG_REGISTER_BATCH,
+            catalog::register_batch,
+        )
+        .add(
+            CATALOG_WRITE,
+            PUT,
+            paths::CATALOG_CONTENT,
+            catalog::put_content,
+        )
+        .add(
+            CATALOG_WRITE,
+            PUT,
+            paths::CATALOG_PLAYBOOK,
+            catalog::register,
+        )
+        .add(
+            CATALOG_READ,
+            POST,
+            paths::CATALOG_VALIDATE,
+            catalog::validate,
+        )
         .with_usual_body()
+        .add(CATALOG_READ, GET, paths::CATALOG_CONTENT, catalog::content)
+        .add(CATALOG_READ, POST, paths::CATALOG_LIST, catalog::list)
+        .add(
+            CATALOG_READ,
+            GET,
+            paths::CATALOG_LIST_KIND,
+            catalog::list_kind,
+        )
+        .add(CATALOG_READ, POST, paths::CATALOG_AGENTS, catalog::agents)
         .add(
             CATALOG_READ,
             POST,
             paths::CATALOG_RESOURCE,
             catalog::resource,
         )
-        .add(READ_OR_WORK, GET, paths::RESULT_RESOLVE, results::resolve)
-        .add(EXEC_READ, GET, paths::POOLS, workers::pools)
+        .add(
+            CATALOG_WRITE,
+            DELETE,
+            paths::CATALOG_PLAYBOOK_OF,
+            catalog::archive,
+        )
+        .add(
+            CATALOG_WRITE,
+            POST,
+            paths::CATALOG_RESTORE,
+            catalog::restore,
+        )
+        .add(CATALOG_READ, GET, paths::CATALOG_OF, catalog::told_of)
+}
+
+fn system_routes(routes: Routes) -> Routes {
+    let any = GET.or(POST);
+    routes
+        .add(EXEC_READ, GET, paths::DASHBOARD_STATS, system::stats)
+        .add(EXEC_READ, GET, paths::DASHBOARD_WIDGETS, system::widgets)
+        .add(EXEC_READ, GET, paths::SHARD_INFO, system::shard_info)
+        .add(Access::Identity, GET, paths::WHOAMI, system::whoami)
+        .add(Access::Identity, GET, paths::API_HEALTH, system::health)
+        .add(ADMIN, GET, paths::STATUS, system::status)
+        .add(ADMIN, GET, paths::POOL_STATUS, system::status)
+        .add(ADMIN, GET, paths::THREADS, system::not_supported)
+        .add(ADMIN, any, paths::PROFILER, system::not_supported)
+        .add(
+            EXEC_READ,
+            POST,
+            paths::EXECUTION_ANALYZE_AI,
+            system::not_supported,
+        )
+        .add(
+            CATALOG_READ,
+            POST,
+            paths::CATALOG_EXPLAIN_AI,
+            system::not_supported,
+        )
+        .add(
+            CATALOG_READ,
+            POST,
+            paths::CATALOG_GENERATE_AI,
+            system::not_supported,
+        )
+}
+
+fn classic_routes(routes: Routes) -> Routes {
+    routes
+        .add(EXEC_READ, GET, paths::COMMANDS, classic::list)
+        .add(WORKER, GET, paths::COMMAND, classic::command)
+        .add(WORKER, POST, paths::COMMAND_CLAIM, classic::claim)
+        .with_body(MAX_BATCH_BODY)
+        .add(WORKER, POST, paths::EVENTS, classic::event)
+        .add(WORKER, POST, paths::EVENTS_BATCH, classic::events)
+        .add(WORKER, POST, paths::VARS, vars::set)
+        .with_usual_body()
+        .add(READ_OR_WORK, GET, paths::VARS, vars::list)
+        .add(WORKER, DELETE, paths::VARS, vars::clear)
+        .add(READ_OR_WORK, GET, paths::VAR, vars::one)
+        .add(WORKER, DELETE, paths::VAR, vars::forget)
+        .with_body(MAX_REPORT_BODY)
+        .add(WORKER, PUT, paths::RESULT_PUT, results::put)
+        .with_usual_body()
 }
 
 fn worker_routes(routes: Routes) -> Routes {

@@ -141,7 +141,7 @@ async fn checked(request: RegisterRequest) -> Result<Draft, RuntimeError> {
 /// The text of a document that may have come as base64.
 ///
 /// No document is both: one without a colon, a brace or a blank is no map, so no document either.
-fn decoded(content: String) -> String {
+pub(super) fn decoded(content: String) -> String {
     let packed: Vec<u8> = content
         .bytes()
         .filter(|byte| !byte.is_ascii_whitespace())
@@ -233,8 +233,8 @@ fn name_of(document: Document) -> Result<(Arc<str>, Arc<str>), RuntimeError> {
     Ok((kind, metadata.path.unwrap_or(metadata.name)))
 }
 
-/// A finding that refuses nothing, as the API tells it.
-fn warning(found: &Diagnostic) -> Json {
+/// A finding, as the API tells it.
+pub(super) fn warning(found: &Diagnostic) -> Json {
     Json::object([
         ("code", Json::from(found.code.as_str())),
         ("severity", Json::from(found.severity.to_string())),

@@ -40,7 +40,10 @@ impl Runtime {
     }
 
     /// What an execution began with: its first event tells.
-    async fn workload_of(&self, execution_id: ExecutionId) -> Result<Json, RuntimeError> {
+    pub(crate) async fn workload_of(
+        &self,
+        execution_id: ExecutionId,
+    ) -> Result<Json, RuntimeError> {
         let first = self.log_chunk(execution_id, 0, 1).await?;
         let Some(first) = first.first() else {
             return Ok(Json::empty_map());

@@ -10,7 +10,7 @@ use crate::runtime::{Runtime, RuntimeError};
 
 impl Runtime {
     /// An execution that the caller may see. One of somebody else is as good as none.
-    pub(super) async fn execution_row(
+    pub(crate) async fn execution_row(
         &self,
         execution_id: ExecutionId,
     ) -> Result<Execution, RuntimeError> {

@@ -3,7 +3,7 @@
 use noetl_api::query::{ExecutionList, ExecutionsQuery};
 use noetl_store::{Execution, ExecutionCursor, ExecutionFilter};
 use noetl_types::limits::{MAX_PAGE_OFFSET, PageLimit};
-use noetl_types::{ErrorCode, Text};
+use noetl_types::{ErrorCode, ExecutionId, Text, Timestamp};
 
 use super::execution::line;
 use super::{cursor, identity};
@@ -60,7 +60,10 @@ impl Scan {
             ));
         }
         let at = match &query.cursor {
-            None => Place::Start,
+            None => match query.until {
+                None => Place::Start,
+                Some(until) => just_above(until),
+            },
             Some(text) => Place::Behind(cursor::read(text, &key(query)).ok_or_else(|| {
                 RuntimeError::refused(
                     ErrorCode::BadQuery,
@@ -110,6 +113,14 @@ impl Scan {
     ) {
         self.at = next.map(Place::Behind);
         for row in rows {
+            if query
+                .since
+                .is_some_and(|since| row.facts.started_at < since)
+            {
+                // The list goes back in time.
+                self.at = None;
+                return;
+            }
             self.scanned += 1;
             if !is_hit(&row, query) {
                 continue;
@@ -143,6 +154,10 @@ fn key(query: &ExecutionsQuery) -> String {
         query.path.as_ref().map(ToString::to_string),
         query.catalog_id.map(|id| id.to_string()),
         query.parent.map(|id| id.to_string()),
+        query.label.as_ref().map(ToString::to_string),
+        query.since.map(|time| time.to_string()),
+        query.until.map(|time| time.to_string()),
+        query.q.as_ref().map(ToString::to_string),
     ];
     for part in parts {
         key.push('\n');
@@ -153,7 +168,7 @@ fn key(query: &ExecutionsQuery) -> String {
 
 /// Whether a filter is one that the store has no index for.
 fn needs_scan(query: &ExecutionsQuery) -> bool {
-    query.path.is_some() || query.catalog_id.is_some()
+    query.path.is_some() || query.catalog_id.is_some() || query.label.is_some() || query.q.is_some()
 }
 
 fn is_hit(row: &Execution, query: &ExecutionsQuery) -> bool {
@@ -162,7 +177,51 @@ fn is_hit(row: &Execution, query: &ExecutionsQuery) -> bool {
         path.is_some_and(|path| path.as_str().contains(part.as_str()))
     });
     let is_of = |id| row.facts.catalog_id == Some(id);
-    has_path && query.catalog_id.is_none_or(is_of)
+    has_path
+        && query.catalog_id.is_none_or(is_of)
+        && query
+            .label
+            .as_ref()
+            .is_none_or(|label| is_labelled(row, label))
+        && query.q.as_ref().is_none_or(|text| mentions(row, text))
+}
+
+/// Whether an execution has a label: `name`, or `name=value`.
+fn is_labelled(row: &Execution, label: &str) -> bool {
+    let (name, wanted) = match label.split_once('=') {
+        Some((name, value)) => (name, Some(value)),
+        None => (label, None),
+    };
+    let labels = row.facts.labels.as_ref();
+    let Some(found) = labels.and_then(|labels| labels.get(name)) else {
+        return false;
+    };
+    wanted.is_none_or(|wanted| match found.as_str() {
+        Some(text) => text == wanted,
+        None => found.to_string() == wanted,
+    })
+}
+
+/// Whether id, path or error of an execution hold a text.
+fn mentions(row: &Execution, text: &str) -> bool {
+    let path = row.facts.path.as_ref();
+    row.execution_id.to_string().contains(text)
+        || path.is_some_and(|path| path.as_str().contains(text))
+        || row
+            .view
+            .error
+            .as_ref()
+            .is_some_and(|error| error.contains(text))
+}
+
+/// As if the page before had ended just above a time.
+fn just_above(time: Timestamp) -> Place {
+    ExecutionId::new(i64::MAX).map_or(Place::Start, |execution_id| {
+        Place::Behind(ExecutionCursor {
+            started_at: time,
+            execution_id,
+        })
+    })
 }
 
 fn size(number: u32) -> usize {

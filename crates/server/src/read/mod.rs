@@ -3,15 +3,24 @@
 //! Owns the way from the rows of the store and the fold of a log to the answers of the API. Writes
 //! nothing but what is no part of any execution: definitions, and who works here.
 
+mod archive;
 mod catalog;
+mod commands;
 mod cursor;
+mod definitions;
 mod detail;
 mod elapsed;
 mod events;
 mod execution;
 pub(crate) mod identity;
 mod list;
+mod placement;
+mod put_result;
 mod ready;
 mod result;
+mod stats;
 mod status;
+mod system;
+mod ui_schema;
+mod vars;
 mod workers;

@@ -51,6 +51,12 @@ impl Runtime {
         let result = found
             .filter(|found| found.name == address.name)
             .ok_or_else(|| RuntimeError::refused(ErrorCode::NotFound, "there is no such result"))?;
+        if result.expires_at.is_some_and(|end| end <= self.now()) {
+            return Err(RuntimeError::refused(
+                ErrorCode::RetentionDropped,
+                "the result was kept for a while, which is over",
+            ));
+        }
         if sha256(&result.bytes) != result.sha256 {
             tracing::error!(%reference, "a stored result does not match its digest");
             return Err(RuntimeError::refused(

@@ -69,10 +69,14 @@ impl Runtime {
                 "the worker is not known here: drop all work and register again",
             ));
         }
-        // Which commands nobody wants any more is told lease by lease, where they are kept.
+        // What was leased is kept lease by lease, and told there; this is for claims by name.
+        let cancel = match kind {
+            RuntimeKind::WorkerPool => self.keep_claims(&worker_id(&worker.name)?).await?,
+            RuntimeKind::ServerApi | RuntimeKind::Broker => Vec::new(),
+        };
         Ok(PoolHeartbeatAnswer {
             status: "ok".into(),
-            cancel: Vec::new(),
+            cancel,
             drain: false,
         })
     }

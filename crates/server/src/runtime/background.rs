@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use noetl_engine::event::ExpiryReason;
 use noetl_engine::{Input, LeaseExpired};
-use noetl_store::{Command, Fence, Holder};
+use noetl_store::{Command, Fence, Holder, Swept};
 use noetl_types::limits::PageLimit;
 use noetl_types::{ErrorCode, ExecutionId, Text, Timestamp};
 
@@ -20,6 +20,12 @@ use super::{Core, ids};
 /// How often the store is asked for what has run out or come due.
 const SWEEP: Duration = Duration::from_secs(1);
 
+/// How often what was kept for a while is looked through.
+const TIDY: Duration = Duration::from_mins(1);
+
+/// How much longer than promised things are kept.
+const SLACK_MS: i64 = 60_000;
+
 impl Core {
     /// Starts what happens without being asked for.
     pub(super) fn work_in_background(self: &Arc<Self>) {
@@ -29,11 +35,31 @@ impl Core {
         self.tasks.spawn(async move { core.sweep_for_ever().await });
         let core = Arc::clone(self);
         self.tasks.spawn(async move { core.ring_for_ever().await });
+        let core = Arc::clone(self);
+        self.tasks.spawn(async move { core.tidy_for_ever().await });
+    }
+
+    /// Forgets what was kept for a while.
+    async fn tidy_for_ever(self: Arc<Self>) {
+        while self.pause(TIDY).await {
+            // Whoever is late by the difference of two clocks still finds what was promised.
+            let now = self.clock.now().as_unix_ms() - SLACK_MS;
+            let Ok(now) = Timestamp::from_unix_ms(now) else {
+                continue;
+            };
+            for what in Swept::ALL {
+                if let Err(error) = self.store.sweep(*what, now, PageLimit::MAX).await {
+                    tracing::warn!(error = %causes(&error), ?what, "old rows stay");
+                }
+            }
+        }
     }
 
     /// Waits for a time; whether to go on afterwards.
     async fn pause(&self, time: Duration) -> bool {
         tokio::select! {
+            // In this order always, so that the same seed leads to the same run.
+            biased;
             () = tokio::time::sleep(time) => true,
             () = self.shutdown.cancelled() => false,
         }
@@ -77,7 +103,7 @@ impl Core {
         for timer in self.store.due(now, PageLimit::MAX).await? {
             self.fire(timer.execution_id, &timer.timer_id).await;
         }
-        Ok(())
+        self.sweep_errands().await
     }
 
     /// Takes a command back from a worker whose lease ran out; whether that moved anything.
@@ -125,6 +151,7 @@ impl Core {
                 Duration::from_millis(left.as_ms().saturating_add(1))
             });
             tokio::select! {
+                biased;
                 () = self.shutdown.cancelled() => return,
                 () = self.alarms.changed() => {}
                 () = sleep_or_wait(wait) => {

@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use noetl_api::Problem;
 use noetl_api::problem::Detail;
 use noetl_engine::Plan;
-use noetl_playbook::{CheckOptions, Diagnostic, Document, Severity, check};
+use noetl_playbook::model::ToolKind;
+use noetl_playbook::{CheckOptions, Diagnostic, Document, Severity, check, segments};
 use noetl_store::CatalogEntry;
 use noetl_types::{CatalogId, ErrorCode, Text};
 
@@ -19,8 +20,10 @@ pub(crate) struct Definition {
     pub(crate) entry: CatalogEntry,
     /// As decisions need it.
     pub(crate) plan: Plan,
-    /// Whether any of its timeouts can come due.
+    /// Whether any of its timeouts can come due, or a task of it waits.
     pub(crate) has_timers: bool,
+    /// Whether a task of it waits for signals or for a person.
+    pub(crate) has_waits: bool,
 }
 
 /// Why a document is not something to run.
@@ -90,10 +93,19 @@ impl Definition {
                 let step = plan.step(step);
                 step.timeout.is_some() || step.deadline.is_some()
             });
+        let tasks = || {
+            plan.graph()
+                .steps()
+                .flat_map(|step| plan.model(step).tool.tasks())
+        };
+        let has_timers = has_timers || tasks().any(segments::parks);
+        let has_waits =
+            tasks().any(|task| matches!(task.kind.value, ToolKind::Wait | ToolKind::Approval));
         Ok(Self {
             entry,
             plan,
             has_timers,
+            has_waits,
         })
     }
 }

@@ -131,7 +131,7 @@ impl Core {
             return Ok(Vec::new());
         }
         let now = self.clock.now();
-        let token = entropy::token();
+        let token = entropy::token(&*self.chance);
         let request = noetl_store::LeaseRequest {
             pool: pool.clone(),
             kinds: taker.kinds.clone(),

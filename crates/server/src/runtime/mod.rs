@@ -5,16 +5,21 @@
 
 mod alarms;
 mod background;
+mod claim;
+mod classic;
 mod definition;
 mod driver;
 mod entropy;
+mod errands;
 mod error;
 mod ids;
 mod leases;
 mod outcome;
+mod repeat;
 mod reports;
 mod results;
 mod settings;
+mod signals;
 mod start;
 mod steer;
 mod worker_api;
@@ -33,8 +38,10 @@ use noetl_types::{CatalogId, ErrorCode, ExecutionId, TenantId, Timestamp, Versio
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::chance::{Chance, SystemChance};
 use crate::clock::Clock;
 use alarms::Alarms;
+use classic::Claims;
 use definition::Definitions;
 pub(crate) use definition::{Definition, NotRunnable};
 use driver::Driver;
@@ -54,6 +61,7 @@ pub struct Runtime {
 struct Core {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
+    chance: Arc<dyn Chance>,
     ids: Ids,
     definitions: Definitions,
     settings: Settings,
@@ -62,6 +70,9 @@ struct Core {
     /// Held by whoever leases from the store.
     granting: tokio::sync::Mutex<()>,
     followers: Followers<Outcome>,
+    /// Who claimed commands by name.
+    claims: Claims,
+    opened_at: Timestamp,
     alarms: Alarms,
     tasks: TaskTracker,
     shutdown: CancellationToken,
@@ -74,13 +85,24 @@ impl Runtime {
         clock: Arc<dyn Clock>,
         settings: Settings,
     ) -> Result<Self, RuntimeError> {
-        let instance = u64::from_be_bytes(entropy::bytes());
+        Self::open_by_chance(store, clock, Arc::new(SystemChance), settings).await
+    }
+
+    /// The same with random numbers from elsewhere, so that a run can be repeated to the byte.
+    pub async fn open_by_chance(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        chance: Arc<dyn Chance>,
+        settings: Settings,
+    ) -> Result<Self, RuntimeError> {
+        let instance = u64::from_be_bytes(entropy::bytes(&*chance));
         let owner = format!("{}-{instance:016x}", settings.server_name);
         let now = clock.now();
         let ids = Ids::lease(Arc::clone(&store), owner.into(), settings.machine_id, now).await?;
         let core = Arc::new(Core {
             store,
             clock,
+            chance,
             ids,
             definitions: Definitions::default(),
             driver: Driver::new(settings.cached_executions),
@@ -88,6 +110,8 @@ impl Runtime {
             desk: Desk::default(),
             granting: tokio::sync::Mutex::default(),
             followers: Followers::default(),
+            claims: Claims::default(),
+            opened_at: now,
             alarms: Alarms::default(),
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
@@ -123,6 +147,11 @@ impl Runtime {
     /// The time.
     pub(crate) fn now(&self) -> Timestamp {
         self.core.clock.now()
+    }
+
+    /// For how long it has driven what the store holds.
+    pub(crate) fn uptime(&self) -> noetl_types::Millis {
+        self.now().since(self.core.opened_at)
     }
 
     /// Makes an id.

@@ -10,10 +10,13 @@ use noetl_bus::Taker;
 use noetl_engine::{Data, Input, Report, ReportOutcome, TaskResult, Verdict};
 use noetl_playbook::shift;
 use noetl_types::limits::MAX_REPORT_BATCH;
-use noetl_types::{CommandId, ErrorCode, Json, Millis, Seq, TaskError, TaskErrorKind, WorkerId};
+use noetl_types::{
+    CommandId, CommandStatus, ErrorCode, ExecutionId, Json, Millis, Seq, TaskError, TaskErrorKind,
+    WorkerId,
+};
 
 use super::driver::{Letter, Offer, Reply, heard};
-use super::error::RuntimeError;
+use super::error::{RuntimeError, causes};
 use super::leases::fence_of;
 use super::{Core, Runtime};
 
@@ -31,18 +34,19 @@ impl Runtime {
             .reports
             .into_iter()
             .map(|report| {
-                let command_id = report.command_id;
-                let execution_id = report.execution_id;
+                let about = About::of(&report);
                 let (letter, answer) = letter(report, &request.worker_id);
-                self.core.send(execution_id, letter.offering(offer.clone()));
-                (command_id, answer)
+                let letter = letter.offering(offer.clone());
+                self.core.send(about.execution_id, letter);
+                (about, answer)
             })
             .collect();
         let mut results = Vec::with_capacity(asked.len());
         let mut commands = Vec::new();
-        for (command_id, answer) in asked {
+        for (about, answer) in asked {
             let answer = heard(answer).await;
-            results.push(told(command_id, answer, &mut commands));
+            let result = told(about.command_id, answer, &mut commands);
+            results.push(self.core.remembered(&about, result).await);
         }
         if let (Some(offer), Some(lease)) = (&offer, &request.lease) {
             self.core.fill(offer, lease, &mut commands).await;
@@ -51,7 +55,62 @@ impl Runtime {
     }
 }
 
+/// What a report is about.
+struct About {
+    execution_id: ExecutionId,
+    command_id: CommandId,
+    attempt: u32,
+    end: Option<CommandStatus>,
+}
+
+impl About {
+    fn of(report: &CommandReport) -> Self {
+        Self {
+            execution_id: report.execution_id,
+            command_id: report.command_id,
+            attempt: report.attempt,
+            end: match report.status {
+                ReportStatus::Completed => Some(CommandStatus::Completed),
+                ReportStatus::Failed => Some(CommandStatus::Failed),
+                ReportStatus::Parked | ReportStatus::Progress => None,
+            },
+        }
+    }
+}
+
 impl Core {
+    /// What became of a report whose command its run has forgotten. The state of a run keeps only the
+    /// last commands of a step in mind; the queue tells the others, so that a worker that repeats
+    /// itself hears what it heard before.
+    async fn remembered(&self, about: &About, result: ReportResult) -> ReportResult {
+        if result.code != Some(ErrorCode::NotFound) {
+            return result;
+        }
+        let settled = |status, code| ReportResult {
+            status,
+            code,
+            detail: None,
+            ..result.clone()
+        };
+        let row = match self.store.command(about.command_id).await {
+            Ok(row) => row.filter(|row| row.execution_id == about.execution_id),
+            Err(error) => {
+                tracing::warn!(error = %causes(&error), "a command could not be looked up");
+                let code = Some(ErrorCode::StoreUnavailable);
+                return settled(ReportVerdict::Rejected, code);
+            }
+        };
+        match row {
+            Some(row) if row.attempt == about.attempt && Some(row.status) == about.end => {
+                settled(ReportVerdict::Duplicate, None)
+            }
+            Some(row) if row.status.is_terminal() => {
+                settled(ReportVerdict::Ignored, Some(ErrorCode::StaleAttempt))
+            }
+            Some(_) | None => result,
+        }
+    }
+
     fn offer(
         &self,
         worker: &WorkerId,
@@ -122,12 +181,31 @@ fn engine_report(report: CommandReport, worker: &WorkerId) -> Report {
         attempts: task.attempts,
         duration: task.duration_ms.map(Millis::from_ms),
     });
+    let frame = report.frame.map(|frame| shift::FrameReport {
+        rows: frame.rows,
+        done: frame.done,
+        failed: frame.failed,
+        bytes: frame.bytes,
+        errors: frame
+            .errors
+            .into_iter()
+            .map(|failed| shift::RowError {
+                row: failed.row,
+                error: failed.error,
+            })
+            .collect(),
+    });
     let result = TaskResult {
         data: Data::Inline(report.result.clone().unwrap_or(Json::Null)),
         labels: report.labels,
         set: report.set,
         attempt: report.task_attempt,
         tasks: tasks.collect(),
+        onward: report
+            .onward
+            .as_ref()
+            .and_then(|onward| shift::Onward::from_json(onward.as_map()?)),
+        frame,
     };
     let outcome = match report.status {
         ReportStatus::Completed => ReportOutcome::Completed(result),
@@ -139,6 +217,9 @@ fn engine_report(report: CommandReport, worker: &WorkerId) -> Report {
                 )
             }),
             result,
+        },
+        ReportStatus::Parked => ReportOutcome::Parked {
+            started: report.result.unwrap_or(Json::Null),
         },
         ReportStatus::Progress => ReportOutcome::Running {
             progress: report.result,
@@ -173,7 +254,7 @@ fn told(
         Ok(reply) => {
             commands.extend(reply.leased);
             let (status, code) = match reply.verdict {
-                None | Some(Verdict::Accepted) => (ReportVerdict::Accepted, None),
+                None | Some(Verdict::Accepted | Verdict::Kept) => (ReportVerdict::Accepted, None),
                 Some(Verdict::Duplicate) => (ReportVerdict::Duplicate, None),
                 Some(Verdict::Ignored(code)) => (ReportVerdict::Ignored, Some(code)),
             };

@@ -15,6 +15,12 @@ pub struct Settings {
     pub lease: Millis,
     /// After how long a silence a worker counts as gone.
     pub worker_offline: Millis,
+    /// How long a command may be a worker's that claimed it by name, however often it is heard of.
+    pub classic_claim_max: Millis,
+    /// How many shards this server is told that there are. Only answers about placement follow it.
+    pub shard_count: u32,
+    /// Which of them it is told to be.
+    pub shard_index: u32,
     /// How many executions are kept in memory.
     pub cached_executions: usize,
     /// How many events a log grows by, at least, before its state is stored beside it.
@@ -31,6 +37,9 @@ impl Default for Settings {
             machine_id: None,
             lease: Millis::from_secs(30),
             worker_offline: Millis::from_secs(60),
+            classic_claim_max: Millis::from_secs(1800),
+            shard_count: 1,
+            shard_index: 0,
             cached_executions: 20_000,
             snapshot_every: 500,
             env: JsonMap::new(),

@@ -8,10 +8,12 @@ use noetl_engine::{Input, Start};
 use noetl_store::{CatalogKey, ExecutionFacts, Origin};
 use noetl_types::limits::{MAX_LONG_POLL, Priority};
 use noetl_types::{
-    ErrorCode, ExecutionId, Json, OrganizationId, PlaybookPath, PoolName, TenantId, Timestamp,
+    CatalogId, ErrorCode, ExecutionId, Json, OrganizationId, PlaybookPath, PoolName, TenantId,
+    Timestamp,
 };
 
-use super::driver::{Letter, heard};
+use super::claim;
+use super::driver::{Before, Claims, Letter, heard};
 use super::entropy;
 use super::error::RuntimeError;
 use super::outcome::Outcome;
@@ -23,20 +25,78 @@ const SHARED_POOL: &str = "shared";
 impl Runtime {
     /// Starts an execution, and waits for its end where the caller wants that.
     pub async fn execute(&self, request: ExecuteRequest) -> Result<ExecuteAnswer, RuntimeError> {
+        self.launch(request, Launch::default()).await
+    }
+
+    /// The same, at most once under a key.
+    pub async fn execute_once(
+        &self,
+        request: ExecuteRequest,
+        key: &str,
+    ) -> Result<ExecuteAnswer, RuntimeError> {
+        let launch = Launch {
+            key: Some(key),
+            ..Launch::default()
+        };
+        self.launch(request, launch).await
+    }
+
+    /// Starts an execution, perhaps as the repetition of another one, perhaps under a key.
+    pub(super) async fn launch(
+        &self,
+        request: ExecuteRequest,
+        launch: Launch<'_>,
+    ) -> Result<ExecuteAnswer, RuntimeError> {
         let wait = wait_of(&request)?;
+        supported(&request, self.now())?;
         let tenant_id = TenantId::default();
         let definition = self.core.wanted(&tenant_id, &request).await?;
         let now = self.core.clock.now();
         let execution_id: ExecutionId = self.core.ids.mint(now)?;
+        let dedup = claim::dedup(&request, (&tenant_id, &definition.entry.path), now)?;
         let facts = facts(&definition, &request, (tenant_id, now))?;
         let mut following = wait.map(|_| self.core.followers.follow(execution_id));
-        let start = self
-            .core
-            .start_of(execution_id, &definition, &request, &facts);
+        let start = Start {
+            rerun_of: launch.rerun_of.map(|id| Json::from(id.to_string())),
+            dedup: dedup.as_ref().map(claim::told),
+            ..self
+                .core
+                .start_of(execution_id, &definition, &request, &facts)
+        };
+        let begun = ExecuteAnswer {
+            execution_id,
+            status: "started".into(),
+            commands_generated: 0,
+            path: definition.entry.path.clone(),
+            version: definition.entry.version,
+            catalog_id: definition.entry.catalog_id,
+            outcome: None,
+        };
+        let idempotency = match launch.key {
+            Some(key) => Some(claim::idempotency(key, &request, &begun, now)?),
+            None => None,
+        };
         let (letter, answer) = Letter::new(Input::Start(Box::new(start)));
+        let letter = letter.claiming(Claims {
+            dedup: dedup.clone(),
+            idempotency,
+        });
         self.core
             .begin(execution_id, Arc::clone(&definition), facts, letter);
         let reply = heard(answer).await?;
+        match reply.before {
+            None => {}
+            Some(Before::Replay(answered)) => return claim::replayed(&answered),
+            Some(Before::Duplicate(first)) => {
+                self.core
+                    .note_duplicate(first, execution_id, dedup.as_ref());
+                return Ok(ExecuteAnswer {
+                    execution_id: first,
+                    status: "duplicate".into(),
+                    ..begun
+                });
+            }
+        }
         let outcome = match (reply.outcome, wait, &mut following) {
             (Some(outcome), _, _) => Some(outcome),
             (None, Some(wait), Some(following)) => {
@@ -51,13 +111,9 @@ impl Runtime {
             None => None,
         };
         Ok(ExecuteAnswer {
-            execution_id,
-            status: "started".into(),
             commands_generated: reply.issued,
-            path: definition.entry.path.clone(),
-            version: definition.entry.version,
-            catalog_id: definition.entry.catalog_id,
             outcome,
+            ..begun
         })
     }
 
@@ -81,6 +137,44 @@ impl Runtime {
     }
 }
 
+/// What is particular about a start.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Launch<'l> {
+    /// The execution that it repeats.
+    pub(super) rerun_of: Option<ExecutionId>,
+    /// The key under which it happens at most once.
+    pub(super) key: Option<&'l str>,
+}
+
+/// A run that another one starts.
+pub(super) struct ChildStart {
+    /// The id that it has already.
+    pub(super) child: ExecutionId,
+    /// The run that starts it.
+    pub(super) parent: ExecutionId,
+    /// How many runs stand above it.
+    pub(super) depth: u32,
+    /// What is run: by path, or by id.
+    pub(super) path: Option<PlaybookPath>,
+    pub(super) catalog_id: Option<CatalogId>,
+    pub(super) version: Option<u32>,
+    /// Its payload.
+    pub(super) payload: Json,
+}
+
+/// Refuses what is asked for and would not happen.
+fn supported(request: &ExecuteRequest, now: Timestamp) -> Result<(), RuntimeError> {
+    if request.start_at.is_some_and(|start_at| start_at > now) {
+        return Err(not_supported("start_at"));
+    }
+    Ok(())
+}
+
+fn not_supported(field: &str) -> RuntimeError {
+    let text = format!("`{field}` is not supported here yet, and is not passed over in silence");
+    RuntimeError::refused(ErrorCode::NotSupported, text)
+}
+
 fn wait_of(request: &ExecuteRequest) -> Result<Option<Duration>, RuntimeError> {
     let Some(wait_ms) = request.wait_ms.filter(|wait| *wait > 0) else {
         return Ok(None);
@@ -99,6 +193,43 @@ pub(crate) fn within_long_poll(wait_ms: u64) -> Result<Duration, RuntimeError> {
 }
 
 impl Core {
+    /// Starts a run that another one asked for. Where it has begun, nothing happens.
+    pub(super) async fn start_under(
+        self: &Arc<Self>,
+        order: ChildStart,
+    ) -> Result<(), RuntimeError> {
+        let parent = self.store.execution(order.parent).await?;
+        let Some(parent) = parent else {
+            return Ok(());
+        };
+        let tenant_id = parent.facts.tenant_id.clone();
+        let request = ExecuteRequest {
+            path: order.path,
+            catalog_id: order.catalog_id,
+            version: order.version.map(execute::Version::Number),
+            payload: Some(order.payload),
+            parent_execution_id: Some(order.parent),
+            // It belongs where its parent is: a pool may be one process and its folder.
+            execution_pool: Some(parent.facts.pool.clone()),
+            ..ExecuteRequest::default()
+        };
+        let definition = self.wanted(&tenant_id, &request).await?;
+        let now = self.clock.now();
+        let root = parent.facts.root_execution_id.unwrap_or(order.parent);
+        let facts = ExecutionFacts {
+            organization_id: parent.facts.organization_id.clone(),
+            root_execution_id: Some(root),
+            ..facts(&definition, &request, (tenant_id, now))?
+        };
+        let start = Start {
+            depth: order.depth,
+            ..self.start_of(order.child, &definition, &request, &facts)
+        };
+        let (letter, answer) = Letter::new(Input::Start(Box::new(start)));
+        self.begin(order.child, definition, facts, letter);
+        heard(answer).await.map(drop)
+    }
+
     /// The definition that a request names.
     async fn wanted(
         &self,
@@ -116,7 +247,9 @@ impl Core {
         };
         let key = catalog_key(path, request.version.as_ref())?;
         let entry = self.store.catalog_entry(tenant_id, key).await?;
-        let entry = entry.ok_or_else(|| no_definition(path))?;
+        let entry = entry
+            .filter(|entry| entry.archived_at.is_none())
+            .ok_or_else(|| no_definition(path))?;
         self.planned(entry)
     }
 
@@ -133,7 +266,7 @@ impl Core {
             definition_sha256: entry.sha256,
             payload: request.payload.clone().unwrap_or_else(Json::empty_map),
             env: self.settings.env.clone(),
-            seed: entropy::bytes(),
+            seed: entropy::bytes(&*self.chance),
             parent_execution_id: request.parent_execution_id,
             execution_pool: Some(facts.pool.clone()),
             priority: request.priority,

@@ -5,9 +5,11 @@ use noetl_api::catalog::{CatalogItem, ResourceRequest};
 use noetl_api::command::{
     HeartbeatAnswer, HeartbeatRequest, LeaseAnswer, LeaseRequest, ReportAnswer, ReportRequest,
 };
+use noetl_api::execute::{ExecuteAnswer, ExecuteRequest};
+use noetl_api::result::{KeptResult, PutResult};
 use noetl_api::runtime::{PoolHeartbeatAnswer, RegisterWorker, RuntimeView, WorkerName};
 use noetl_api::{ApiError, WorkerApi};
-use noetl_types::{CatalogId, Json};
+use noetl_types::{CatalogId, ExecutionId, Json};
 
 use super::Runtime;
 
@@ -47,5 +49,19 @@ impl WorkerApi for Runtime {
 
     async fn resolve(&self, reference: &str) -> Result<Json, ApiError> {
         Ok(self.resolve_result(reference).await?)
+    }
+
+    async fn put_result(
+        &self,
+        execution_id: ExecutionId,
+        result: PutResult,
+        _key: &str,
+    ) -> Result<KeptResult, ApiError> {
+        // Keys are not kept: a repetition leaves a second copy, which goes with its execution.
+        Ok(Self::put_result(self, execution_id, result).await?)
+    }
+
+    async fn start(&self, request: ExecuteRequest, key: &str) -> Result<ExecuteAnswer, ApiError> {
+        Ok(self.execute_once(request, key).await?)
     }
 }

@@ -106,6 +106,12 @@ impl Run {
             commands: Vec::new(),
             timers: Vec::new(),
             results: Vec::new(),
+            waits: Vec::new(),
+            errands: Vec::new(),
+            slots: Vec::new(),
+            cached: Vec::new(),
+            dedup: None,
+            idempotency: None,
         }
     }
 

@@ -3,25 +3,29 @@
 //! It stands before any other store. A plan is asked at every call and says what goes wrong, so a
 //! test can break each call in turn, or at random from a seed.
 
+mod commons;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
 use noetl_types::{
-    CommandId, ExecutionId, FeedPosition, ResultId, StoredEvent, TenantId, Text, Timestamp,
-    Version, WorkerId,
+    CommandId, EventId, ExecutionId, FeedPosition, PlaybookPath, ResultId, StoredEvent, TenantId,
+    Text, Timestamp, Version, WorkerId,
 };
 
 use crate::error::StoreError;
 use crate::model::{
-    Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Command,
-    CommandFilter, CommandPage, DueTimer, Execution, ExecutionFilter, ExecutionPage, Extension,
-    FeedBatch, FeedLimit, Fence, LeaseRequest, LeasedCommand, Loaded, LogPage, MachineLease,
-    MachineRefused, MachineRenewal, MachineRequest, NewCatalogEntry, NewRuntime, PoolCount,
-    Registered, Release, Runtime, RuntimeKind, Snapshot, SnapshotKey, StoredResult,
+    Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Claim,
+    ClaimedCommand, Command, CommandFilter, CommandPage, Counts, DueTimer, Execution,
+    ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence, LeaseRequest,
+    LeasedCommand, Loaded, LogPage, MachineLease, MachineRefused, MachineRenewal, MachineRequest,
+    NewCatalogEntry, NewRuntime, PoolCount, PutRefused, Registered, Release, ResultPut, Runtime,
+    RuntimeKind, Snapshot, SnapshotKey, StoredResult, VersionFilter,
 };
 use crate::store::Store;
 
@@ -34,8 +38,12 @@ pub enum Method {
     Load,
     /// [`Store::events`]
     Events,
+    /// [`Store::event`]
+    Event,
     /// [`Store::write_snapshot`]
     WriteSnapshot,
+    /// [`Store::put_result`]
+    PutResult,
     /// [`Store::result`]
     Result,
     /// [`Store::feed`]
@@ -44,10 +52,16 @@ pub enum Method {
     Execution,
     /// [`Store::executions`]
     Executions,
+    /// [`Store::open_children`]
+    OpenChildren,
+    /// [`Store::counts`]
+    Counts,
     /// [`Store::is_gone`]
     IsGone,
     /// [`Store::lease`]
     Lease,
+    /// [`Store::claim`]
+    Claim,
     /// [`Store::extend`]
     Extend,
     /// [`Store::release`]
@@ -70,6 +84,10 @@ pub enum Method {
     CatalogEntry,
     /// [`Store::catalog`]
     Catalog,
+    /// [`Store::catalog_versions`]
+    CatalogVersions,
+    /// [`Store::archive`]
+    Archive,
     /// [`Store::register_runtime`]
     RegisterRuntime,
     /// [`Store::heartbeat`]
@@ -82,6 +100,34 @@ pub enum Method {
     LeaseMachine,
     /// [`Store::renew_machine`]
     RenewMachine,
+    /// [`crate::Commons::waits`]
+    Waits,
+    /// [`crate::Commons::broadcast`]
+    Broadcast,
+    /// [`crate::Commons::broadcasts`]
+    Broadcasts,
+    /// [`crate::Commons::errands`]
+    Errands,
+    /// [`crate::Commons::settle_errand`]
+    SettleErrand,
+    /// [`crate::Commons::grant_slots`]
+    GrantSlots,
+    /// [`crate::Commons::slots`]
+    Slots,
+    /// [`crate::Commons::free_slot`]
+    FreeSlot,
+    /// [`crate::Commons::cached`]
+    Cached,
+    /// [`crate::Commons::answered`]
+    Answered,
+    /// [`crate::Commons::set_vars`]
+    SetVars,
+    /// [`crate::Commons::vars`]
+    Vars,
+    /// [`crate::Commons::delete_vars`]
+    DeleteVars,
+    /// [`crate::Commons::sweep`]
+    Sweep,
 }
 
 impl Method {
@@ -90,13 +136,18 @@ impl Method {
         Self::Append,
         Self::Load,
         Self::Events,
+        Self::Event,
         Self::WriteSnapshot,
+        Self::PutResult,
         Self::Result,
         Self::Feed,
         Self::Execution,
         Self::Executions,
+        Self::OpenChildren,
+        Self::Counts,
         Self::IsGone,
         Self::Lease,
+        Self::Claim,
         Self::Extend,
         Self::Release,
         Self::Expired,
@@ -108,12 +159,28 @@ impl Method {
         Self::Register,
         Self::CatalogEntry,
         Self::Catalog,
+        Self::CatalogVersions,
+        Self::Archive,
         Self::RegisterRuntime,
         Self::Heartbeat,
         Self::Runtimes,
         Self::RemoveRuntime,
         Self::LeaseMachine,
         Self::RenewMachine,
+        Self::Waits,
+        Self::Broadcast,
+        Self::Broadcasts,
+        Self::Errands,
+        Self::SettleErrand,
+        Self::GrantSlots,
+        Self::Slots,
+        Self::FreeSlot,
+        Self::Cached,
+        Self::Answered,
+        Self::SetVars,
+        Self::Vars,
+        Self::DeleteVars,
+        Self::Sweep,
     ];
 }
 
@@ -128,6 +195,10 @@ pub enum Fault {
     After,
     /// Others get their turn first, a number of times.
     Delay(u32),
+    /// Time passes first.
+    Wait(Duration),
+    /// It is not done and never answered: whoever called is cut off.
+    Never,
     /// An append meets another one; any other call goes through.
     Conflict,
 }
@@ -137,13 +208,18 @@ pub type Plan = Box<dyn Fn(Method) -> Fault + Send + Sync>;
 
 /// A store before another one.
 pub struct FaultyStore<S> {
-    inner: S,
+    inner: Arc<S>,
     plan: Plan,
 }
 
 impl<S> FaultyStore<S> {
     /// Stands before a store, and fails as planned.
     pub fn new(inner: S, plan: Plan) -> Self {
+        Self::sharing(Arc::new(inner), plan)
+    }
+
+    /// The same before a store that others use too, each with faults of its own.
+    pub fn sharing(inner: Arc<S>, plan: Plan) -> Self {
         Self { inner, plan }
     }
 
@@ -164,6 +240,11 @@ impl<S> FaultyStore<S> {
                 }
                 Ok(Answer::AsItIs)
             }
+            Fault::Wait(time) => {
+                tokio::time::sleep(time).await;
+                Ok(Answer::AsItIs)
+            }
+            Fault::Never => std::future::pending().await,
         }
     }
 }
@@ -215,6 +296,11 @@ impl<S: Store> Store for FaultyStore<S> {
                 }
                 self.inner.append(appends).await
             }
+            Fault::Wait(time) => {
+                tokio::time::sleep(time).await;
+                self.inner.append(appends).await
+            }
+            Fault::Never => std::future::pending().await,
             Fault::Conflict => appends
                 .iter()
                 .map(|append| {
@@ -246,9 +332,23 @@ impl<S: Store> Store for FaultyStore<S> {
         answer.of(self.inner.events(execution_id, after, page).await)
     }
 
+    async fn event(
+        &self,
+        execution_id: ExecutionId,
+        event_id: EventId,
+    ) -> Result<Option<StoredEvent>, StoreError> {
+        let answer = self.fault(Method::Event).await?;
+        answer.of(self.inner.event(execution_id, event_id).await)
+    }
+
     async fn write_snapshot(&self, snapshot: Snapshot) -> Result<(), StoreError> {
         let answer = self.fault(Method::WriteSnapshot).await?;
         answer.of(self.inner.write_snapshot(snapshot).await)
+    }
+
+    async fn put_result(&self, put: ResultPut) -> Result<(), PutRefused> {
+        let answer = self.fault(Method::PutResult).await?;
+        answer.of(self.inner.put_result(put).await)
     }
 
     async fn result(
@@ -275,6 +375,21 @@ impl<S: Store> Store for FaultyStore<S> {
         answer.of(self.inner.executions(filter).await)
     }
 
+    async fn open_children(
+        &self,
+        parent: ExecutionId,
+        after: Option<ExecutionId>,
+        limit: PageLimit,
+    ) -> Result<Vec<Execution>, StoreError> {
+        let answer = self.fault(Method::OpenChildren).await?;
+        answer.of(self.inner.open_children(parent, after, limit).await)
+    }
+
+    async fn counts(&self, tenant_id: &TenantId) -> Result<Counts, StoreError> {
+        let answer = self.fault(Method::Counts).await?;
+        answer.of(self.inner.counts(tenant_id).await)
+    }
+
     async fn is_gone(&self, execution_id: ExecutionId) -> Result<bool, StoreError> {
         let answer = self.fault(Method::IsGone).await?;
         answer.of(self.inner.is_gone(execution_id).await)
@@ -283,6 +398,15 @@ impl<S: Store> Store for FaultyStore<S> {
     async fn lease(&self, request: LeaseRequest) -> Result<Vec<LeasedCommand>, StoreError> {
         let answer = self.fault(Method::Lease).await?;
         answer.of(self.inner.lease(request).await)
+    }
+
+    async fn claim(
+        &self,
+        command_id: CommandId,
+        claim: Claim,
+    ) -> Result<Option<ClaimedCommand>, StoreError> {
+        let answer = self.fault(Method::Claim).await?;
+        answer.of(self.inner.claim(command_id, claim).await)
     }
 
     async fn extend(
@@ -346,6 +470,24 @@ impl<S: Store> Store for FaultyStore<S> {
     async fn catalog(&self, filter: CatalogFilter) -> Result<Vec<CatalogEntry>, StoreError> {
         let answer = self.fault(Method::Catalog).await?;
         answer.of(self.inner.catalog(filter).await)
+    }
+
+    async fn catalog_versions(
+        &self,
+        filter: VersionFilter,
+    ) -> Result<Vec<CatalogEntry>, StoreError> {
+        let answer = self.fault(Method::CatalogVersions).await?;
+        answer.of(self.inner.catalog_versions(filter).await)
+    }
+
+    async fn archive(
+        &self,
+        tenant_id: &TenantId,
+        path: &PlaybookPath,
+        since: Option<Timestamp>,
+    ) -> Result<bool, StoreError> {
+        let answer = self.fault(Method::Archive).await?;
+        answer.of(self.inner.archive(tenant_id, path, since).await)
     }
 
     async fn register_runtime(&self, runtime: NewRuntime) -> Result<Runtime, StoreError> {

@@ -13,11 +13,14 @@ use noetl_types::{
 };
 
 use super::{Fault, FaultyStore, Method};
-use crate::suite::fixture::{Run, all_executions, at, lease_of, one, worker};
+use crate::suite::fixture::{Run, all_executions, at, claim, lease_of, one, worker};
+use crate::suite::result::{put, result};
+use crate::suite::wait::signal;
 use crate::{
-    AppendRefused, CatalogFilter, CatalogKey, CommandFilter, FeedLimit, Head, LogPage,
-    MachineRefused, MachineRenewal, MachineRequest, MemoryStore, NewCatalogEntry, NewRuntime,
-    RuntimeKind, Snapshot, SnapshotKey, Store, StoreError,
+    AppendRefused, BroadcastFilter, CatalogFilter, CatalogKey, CommandFilter, ErrandOutcome,
+    FeedLimit, Head, LogPage, MachineRefused, MachineRenewal, MachineRequest, MemoryStore,
+    NewCatalogEntry, NewRuntime, PutRefused, RuntimeKind, SlotChoice, SlotHolder, SlotId, Snapshot,
+    SnapshotKey, Store, StoreError, Swept, VarsRefused, VersionFilter, WaitChoice, WaitFilter,
 };
 
 /// Appends an event as a driver does: after any failure it looks where the log stands.
@@ -79,6 +82,14 @@ async fn a_driver_writes_each_event_once_whatever_fails() {
     assert_eq!((log.len(), ids.len()), (41, 41));
 }
 
+fn of_put(result: Result<(), PutRefused>) -> Result<(), StoreError> {
+    match result {
+        Ok(()) => Ok(()),
+        Err(PutRefused::Store(error)) => Err(error),
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
 fn of_machine<T>(result: Result<T, MachineRefused>) -> Result<(), StoreError> {
     match result {
         Ok(_) | Err(MachineRefused::Lost) => Ok(()),
@@ -91,6 +102,7 @@ fn of_machine<T>(result: Result<T, MachineRefused>) -> Result<(), StoreError> {
 async fn call_all(store: &dyn Store) -> Vec<Result<(), StoreError>> {
     let mut answers = call_about_runs(store).await;
     answers.extend(call_about_the_rest(store).await);
+    answers.extend(call_about_the_commons(store).await);
     answers
 }
 
@@ -119,7 +131,9 @@ async fn call_about_runs(store: &dyn Store) -> Vec<Result<(), StoreError>> {
         appended,
         store.load(run.id, &key, page).await.map(drop),
         store.events(run.id, Version::EMPTY, page).await.map(drop),
+        store.event(run.id, command_id.into()).await.map(drop),
         store.write_snapshot(snapshot).await,
+        of_put(store.put_result(put(run.id, result(9, b"{}"))).await),
         store
             .result(run.id, ResultId::new(1).unwrap())
             .await
@@ -127,8 +141,11 @@ async fn call_about_runs(store: &dyn Store) -> Vec<Result<(), StoreError>> {
         store.feed(start, FeedLimit::MAX).await.map(drop),
         store.execution(run.id).await.map(drop),
         store.executions(all_executions()).await.map(drop),
+        store.open_children(run.id, None, limit).await.map(drop),
+        store.counts(&TenantId::default()).await.map(drop),
         store.is_gone(run.id).await.map(drop),
         store.lease(lease_of("w", 1, 1)).await.map(drop),
+        store.claim(command_id, claim("w", 1)).await.map(drop),
         store.extend(Vec::new(), now).await.map(drop),
         store.release(Vec::new()).await.map(drop),
         store.expired(now, limit).await.map(drop),
@@ -180,14 +197,23 @@ async fn call_about_the_rest(store: &dyn Store) -> Vec<Result<(), StoreError>> {
     let definitions = CatalogFilter {
         tenant_id: tenant.clone(),
         kind: None,
+        archived: false,
         after: None,
         limit: PageLimit::default(),
     };
-    let (latest, kind) = (CatalogKey::Latest(path), RuntimeKind::Broker);
+    let versions = VersionFilter {
+        tenant_id: tenant.clone(),
+        path: path.clone(),
+        before: None,
+        limit: PageLimit::default(),
+    };
+    let (latest, kind) = (CatalogKey::Latest(path.clone()), RuntimeKind::Broker);
     vec![
         store.register(entry).await.map(drop),
         store.catalog_entry(&tenant, latest).await.map(drop),
         store.catalog(definitions).await.map(drop),
+        store.catalog_versions(versions).await.map(drop),
+        store.archive(&tenant, &path, Some(now)).await.map(drop),
         store.register_runtime(runtime).await.map(drop),
         store.heartbeat(kind, &"b".into(), now).await.map(drop),
         store.runtimes(kind).await.map(drop),
@@ -197,11 +223,61 @@ async fn call_about_the_rest(store: &dyn Store) -> Vec<Result<(), StoreError>> {
     ]
 }
 
+async fn call_about_the_commons(store: &dyn Store) -> Vec<Result<(), StoreError>> {
+    let (now, limit) = (at("12:00:00"), PageLimit::default());
+    let (tenant, id) = (TenantId::default(), Run::new(1).id);
+    let (name, digest) = (crate::MatchKey::of(&"k".into()), sha256(""));
+    let waits = WaitFilter {
+        tenant_id: tenant.clone(),
+        choice: WaitChoice::Of(id),
+        after: None,
+        limit,
+    };
+    let signals = BroadcastFilter {
+        tenant_id: tenant.clone(),
+        awaited: Vec::new(),
+        since: now,
+        limit,
+    };
+    let slot = SlotId {
+        tenant_id: tenant.clone(),
+        key: name.clone(),
+        execution_id: id,
+        holder: SlotHolder::Execution,
+    };
+    let old = SlotChoice::Unconfirmed { held_by: now };
+    let done = ErrandOutcome::Done;
+    vec![
+        store.waits(waits).await.map(drop),
+        store.broadcast(signal(1, "go", None, now)).await,
+        store.broadcasts(signals).await.map(drop),
+        store.errands(now, limit).await.map(drop),
+        store.settle_errand(id, &"e".into(), done).await.map(drop),
+        store.grant_slots(&tenant, &name, now).await.map(drop),
+        store.slots(old, limit).await.map(drop),
+        store.free_slot(&slot).await.map(drop),
+        store.cached(&tenant, &name, digest, now).await.map(drop),
+        store
+            .answered(&tenant, &"r".into(), digest, now)
+            .await
+            .map(drop),
+        match store.set_vars(id, Vec::new()).await {
+            Ok(()) => Ok(()),
+            Err(VarsRefused::Store(error)) => Err(error),
+            Err(other) => panic!("{other:?}"),
+        },
+        store.vars(id, None).await.map(drop),
+        store.delete_vars(id, None).await.map(drop),
+        store.sweep(Swept::Blobs, now, limit).await.map(drop),
+    ]
+}
+
 #[tokio::test]
 async fn every_method_fails_in_every_way() {
     for (fault, expected) in [
         (Fault::None, Ok(())),
         (Fault::Delay(3), Ok(())),
+        (Fault::Wait(std::time::Duration::ZERO), Ok(())),
         (Fault::Before, Err(StoreError::retry(""))),
         (Fault::After, Err(StoreError::unknown(""))),
     ] {

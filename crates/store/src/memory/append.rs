@@ -2,6 +2,7 @@
 
 use noetl_types::{FeedPosition, StoredEvent, Version};
 
+use super::shared::Sharing;
 use super::state::State;
 use crate::model::{AppendRefused, Appended, CommandChange, Execution, NewResult, TimerChange};
 use crate::seal::Sealed;
@@ -13,6 +14,7 @@ impl State {
         self.write_execution(&sealed);
         let feed = self.write_events(&sealed);
         let execution_id = sealed.append.execution_id;
+        let tenant_id = sealed.tenant_id.clone();
         for change in sealed.append.commands {
             self.change_command(execution_id, change);
         }
@@ -31,6 +33,17 @@ impl State {
                 }
             }
         }
+        self.shared.append(Sharing {
+            tenant_id,
+            execution_id,
+            ingest_time: head.ingest_time,
+            waits: sealed.append.waits,
+            errands: sealed.append.errands,
+            slots: sealed.append.slots,
+            cached: sealed.append.cached,
+            dedup: sealed.append.dedup,
+            idempotency: sealed.append.idempotency,
+        });
         Ok(Appended { head, feed })
     }
 
@@ -68,6 +81,7 @@ impl State {
                 });
             }
         }
+        self.shared.judge(sealed)?;
         self.check_ids(sealed)
     }
 

@@ -4,7 +4,9 @@
 //! on. It keeps nothing when the process ends.
 
 mod append;
+mod commons;
 mod queue;
+mod shared;
 mod state;
 #[cfg(test)]
 mod tests;
@@ -15,18 +17,19 @@ use async_trait::async_trait;
 use noetl_types::id::first_id_at;
 use noetl_types::limits::PageLimit;
 use noetl_types::{
-    CommandId, ExecutionId, FeedPosition, ResultId, StoredEvent, TenantId, Text, Timestamp,
-    Version, WorkerId,
+    CommandId, EventId, ExecutionId, FeedPosition, PlaybookPath, ResultId, StoredEvent, TenantId,
+    Text, Timestamp, Version, WorkerId,
 };
 
 use self::state::State;
 use crate::error::StoreError;
 use crate::model::{
-    Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Command,
-    CommandFilter, CommandPage, DueTimer, Execution, ExecutionFilter, ExecutionPage, Extension,
-    FeedBatch, FeedLimit, Fence, LeaseRequest, LeasedCommand, Loaded, LogPage, MachineLease,
-    MachineRefused, MachineRenewal, MachineRequest, NewCatalogEntry, NewRuntime, PoolCount,
-    Registered, Release, Runtime, RuntimeKind, Snapshot, SnapshotKey, StoredResult,
+    Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Claim,
+    ClaimedCommand, Command, CommandFilter, CommandPage, Counts, DueTimer, Execution,
+    ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence, LeaseRequest,
+    LeasedCommand, Loaded, LogPage, MachineLease, MachineRefused, MachineRenewal, MachineRequest,
+    NewCatalogEntry, NewRuntime, PoolCount, PutRefused, Registered, Release, ResultPut, Runtime,
+    RuntimeKind, Snapshot, SnapshotKey, StoredResult, VersionFilter,
 };
 use crate::seal::seal_all;
 use crate::store::Store;
@@ -84,9 +87,21 @@ impl Store for MemoryStore {
         Ok(self.lock().events(execution_id, after, page))
     }
 
+    async fn event(
+        &self,
+        execution_id: ExecutionId,
+        event_id: EventId,
+    ) -> Result<Option<StoredEvent>, StoreError> {
+        Ok(self.lock().event(execution_id, event_id).cloned())
+    }
+
     async fn write_snapshot(&self, snapshot: Snapshot) -> Result<(), StoreError> {
         self.lock().write_snapshot(snapshot);
         Ok(())
+    }
+
+    async fn put_result(&self, put: ResultPut) -> Result<(), PutRefused> {
+        self.lock().put_result(put.into_stored()?)
     }
 
     async fn result(
@@ -110,12 +125,33 @@ impl Store for MemoryStore {
         Ok(self.lock().list(&filter))
     }
 
+    async fn open_children(
+        &self,
+        parent: ExecutionId,
+        after: Option<ExecutionId>,
+        limit: PageLimit,
+    ) -> Result<Vec<Execution>, StoreError> {
+        Ok(self.lock().open_children(parent, after, limit))
+    }
+
+    async fn counts(&self, tenant_id: &TenantId) -> Result<Counts, StoreError> {
+        Ok(self.lock().counts(tenant_id))
+    }
+
     async fn is_gone(&self, execution_id: ExecutionId) -> Result<bool, StoreError> {
         Ok(self.lock().is_gone(execution_id))
     }
 
     async fn lease(&self, request: LeaseRequest) -> Result<Vec<LeasedCommand>, StoreError> {
         Ok(self.lock().lease(&request))
+    }
+
+    async fn claim(
+        &self,
+        command_id: CommandId,
+        claim: Claim,
+    ) -> Result<Option<ClaimedCommand>, StoreError> {
+        Ok(self.lock().claim(command_id, &claim))
     }
 
     async fn extend(
@@ -176,6 +212,22 @@ impl Store for MemoryStore {
 
     async fn catalog(&self, filter: CatalogFilter) -> Result<Vec<CatalogEntry>, StoreError> {
         Ok(self.lock().catalog(&filter))
+    }
+
+    async fn catalog_versions(
+        &self,
+        filter: VersionFilter,
+    ) -> Result<Vec<CatalogEntry>, StoreError> {
+        Ok(self.lock().catalog_versions(&filter))
+    }
+
+    async fn archive(
+        &self,
+        tenant_id: &TenantId,
+        path: &PlaybookPath,
+        since: Option<Timestamp>,
+    ) -> Result<bool, StoreError> {
+        Ok(self.lock().archive(tenant_id, path, since))
     }
 
     async fn register_runtime(&self, runtime: NewRuntime) -> Result<Runtime, StoreError> {

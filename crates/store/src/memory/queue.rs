@@ -9,8 +9,8 @@ use noetl_types::{CommandId, CommandStatus, PoolName, Timestamp, WorkerId};
 use super::state::{State, many};
 use crate::fair::{self, Waiting};
 use crate::model::{
-    Command, CommandFilter, CommandPage, Extension, Fence, LeaseRequest, LeasedCommand, MAX_POOLS,
-    PoolCount, Release,
+    Claim, ClaimedCommand, Command, CommandFilter, CommandPage, Extension, Fence, LeaseRequest,
+    LeasedCommand, MAX_POOLS, PoolCount, Release,
 };
 
 impl State {
@@ -21,9 +21,7 @@ impl State {
             .values()
             .filter(|command| {
                 command.pool == request.pool
-                    && command.status == CommandStatus::Pending
-                    && !command.held
-                    && command.not_before.is_none_or(|time| time <= now)
+                    && command.is_free(now)
                     && request
                         .kinds
                         .as_ref()
@@ -39,20 +37,25 @@ impl State {
         waiting.truncate(many(fair::window(request.max)));
         fair::choose(&waiting, request.max)
             .into_iter()
-            .filter_map(|command_id| self.grant(command_id, request))
+            .filter_map(|command_id| self.claim(command_id, &request.claim))
+            .map(|claimed| claimed.leased)
             .collect()
     }
 
-    fn grant(&mut self, command_id: CommandId, request: &LeaseRequest) -> Option<LeasedCommand> {
+    pub(super) fn claim(&mut self, command_id: CommandId, claim: &Claim) -> Option<ClaimedCommand> {
+        let execution_id = self.commands.get(&command_id)?.execution_id;
+        let issued = self.event(execution_id, command_id.into())?.record.clone();
         let command = self.commands.get_mut(&command_id)?;
-        let log = self.logs.get(&command.execution_id)?;
-        let version = log.by_id.get(&command_id.into())?;
-        let place = usize::try_from(version.get()).ok()?.checked_sub(1)?;
-        let issued = log.events.get(place)?.record.clone();
-        command.grant(&request.claim);
-        Some(LeasedCommand {
-            command: command.clone(),
-            issued,
+        let is_granted = command.is_free(claim.now);
+        if is_granted {
+            command.grant(claim);
+        }
+        Some(ClaimedCommand {
+            leased: LeasedCommand {
+                command: command.clone(),
+                issued,
+            },
+            is_granted,
         })
     }
 

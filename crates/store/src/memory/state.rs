@@ -10,12 +10,14 @@ use noetl_types::{
     TenantId, Text, Timestamp, Version,
 };
 
+use super::shared::Shared;
 use crate::error::StoreError;
 use crate::machines::Machines;
 use crate::model::{
-    CatalogEntry, CatalogFilter, CatalogKey, Command, DueTimer, Execution, ExecutionCursor,
+    CatalogEntry, CatalogFilter, CatalogKey, Command, Counts, DueTimer, Execution, ExecutionCursor,
     ExecutionFilter, ExecutionPage, FeedBatch, FeedLimit, Loaded, LogPage, NewCatalogEntry,
-    NewRuntime, Registered, Runtime, RuntimeKind, Snapshot, SnapshotKey, StoredResult,
+    NewRuntime, PutRefused, Registered, Runtime, RuntimeKind, Snapshot, SnapshotKey, StoredResult,
+    VersionFilter,
 };
 
 /// The log of one execution.
@@ -39,6 +41,8 @@ pub(super) struct State {
     catalog: BTreeMap<(TenantId, PlaybookPath), BTreeMap<u32, CatalogEntry>>,
     catalog_ids: BTreeMap<CatalogId, (TenantId, PlaybookPath, u32)>,
     pub(super) runtimes: BTreeMap<(RuntimeKind, Text), Runtime>,
+    /// What is about more than one execution.
+    pub(super) shared: Shared,
     /// Executions with ids below are dropped.
     dropped_below: i64,
 }
@@ -62,6 +66,17 @@ impl State {
             .retain(|(execution_id, _), _| is_kept(execution_id));
         self.feed
             .retain(|_, (execution_id, _)| is_kept(execution_id));
+    }
+
+    pub(super) fn event(
+        &self,
+        execution_id: ExecutionId,
+        event_id: EventId,
+    ) -> Option<&StoredEvent> {
+        let log = self.logs.get(&execution_id)?;
+        let version = log.by_id.get(&event_id)?;
+        let place = usize::try_from(version.get()).ok()?.checked_sub(1)?;
+        log.events.get(place)
     }
 
     pub(super) fn events(
@@ -174,11 +189,14 @@ impl State {
         let versions = self.catalog.entry(place).or_default();
         let newest = versions.values().next_back().cloned();
         let registered = new.beside(newest);
+        if is_taken && !registered.is_unchanged {
+            return Err(StoreError::fatal("the catalog id is taken"));
+        }
+        for version in versions.values_mut() {
+            version.archived_at = None;
+        }
         if registered.is_unchanged {
             return Ok(registered);
-        }
-        if is_taken {
-            return Err(StoreError::fatal("the catalog id is taken"));
         }
         let entry = &registered.entry;
         versions.insert(entry.version, entry.clone());
@@ -212,9 +230,80 @@ impl State {
             })
             .filter_map(|(_, versions)| versions.values().next_back())
             .filter(|entry| filter.kind.as_ref().is_none_or(|kind| entry.kind == *kind))
+            .filter(|entry| filter.archived || entry.archived_at.is_none())
             .take(many(filter.limit.get()))
             .cloned()
             .collect()
+    }
+
+    pub(super) fn catalog_versions(&self, filter: &VersionFilter) -> Vec<CatalogEntry> {
+        let place = (filter.tenant_id.clone(), filter.path.clone());
+        let versions = self.catalog.get(&place).into_iter().flatten();
+        let mut versions: Vec<_> = versions
+            .filter(|(version, _)| filter.before.is_none_or(|before| **version < before))
+            .map(|(_, entry)| entry.clone())
+            .collect();
+        versions.reverse();
+        versions.truncate(many(filter.limit.get()));
+        versions
+    }
+
+    pub(super) fn archive(
+        &mut self,
+        tenant_id: &TenantId,
+        path: &PlaybookPath,
+        since: Option<Timestamp>,
+    ) -> bool {
+        let versions = self.catalog.get_mut(&(tenant_id.clone(), path.clone()));
+        let mut is_changed = false;
+        for entry in versions.into_iter().flat_map(BTreeMap::values_mut) {
+            if entry.archived_at.is_some() != since.is_some() {
+                entry.archived_at = since;
+                is_changed = true;
+            }
+        }
+        is_changed
+    }
+
+    pub(super) fn counts(&self, tenant_id: &TenantId) -> Counts {
+        let mut counts = Counts::default();
+        let executions = self.executions.values();
+        for execution in executions.filter(|it| it.facts.tenant_id == *tenant_id) {
+            *counts.executions.entry(execution.view.status).or_default() += 1;
+        }
+        let newest =
+            |versions: &BTreeMap<u32, CatalogEntry>| versions.values().next_back().cloned();
+        let definitions = self.catalog.values().filter_map(newest);
+        let is_counted =
+            |entry: &CatalogEntry| entry.tenant_id == *tenant_id && entry.archived_at.is_none();
+        for entry in definitions.filter(is_counted) {
+            *counts.definitions.entry(entry.kind).or_default() += 1;
+        }
+        counts
+    }
+
+    pub(super) fn open_children(
+        &self,
+        parent: ExecutionId,
+        after: Option<ExecutionId>,
+        limit: PageLimit,
+    ) -> Vec<Execution> {
+        let is_wanted = |execution: &&Execution| {
+            execution.facts.parent_execution_id == Some(parent)
+                && !execution.view.status.is_terminal()
+                && after.is_none_or(|after| execution.execution_id > after)
+        };
+        let children = self.executions.values().filter(is_wanted);
+        children.take(many(limit.get())).cloned().collect()
+    }
+
+    pub(super) fn put_result(&mut self, result: StoredResult) -> Result<(), PutRefused> {
+        let key = (result.execution_id, result.result_id);
+        if let Some(kept) = self.results.get(&key) {
+            return result.beside(kept.sha256);
+        }
+        self.results.insert(key, result);
+        Ok(())
     }
 
     pub(super) fn register_runtime(&mut self, new: NewRuntime) -> Runtime {

@@ -1,12 +1,17 @@
 //! The one way in which events are written.
 
-use noetl_types::{CommandId, ExecutionId, FeedPosition, NewEvent, Timestamp, Version};
+use noetl_types::{CommandId, ExecutionId, FeedPosition, NewEvent, TenantId, Timestamp, Version};
 
+use super::cache::CachePut;
+use super::claim::{Answered, DedupClaim, IdempotencyClaim};
 use super::command::{CommandChange, Fence};
+use super::errand::ErrandChange;
 use super::execution::{ExecutionFacts, ExecutionView};
 use super::head::Head;
 use super::result::{MAX_APPEND_RESULT_BYTES, NewResult};
+use super::slot::SlotChange;
 use super::timer::TimerChange;
+use super::wait::WaitChange;
 use crate::error::StoreError;
 
 /// Events that one append may carry.
@@ -18,7 +23,8 @@ pub const MAX_APPEND_ITEMS: usize = 1_000;
 /// Events of one execution and all that follows from them: written together, or not at all.
 ///
 /// The store decides nothing. Whoever appends has folded the events already and says what the
-/// execution looks like afterwards, which commands are new or changed, and which timers are open.
+/// execution looks like afterwards, which commands are new or changed, which timers and waits are
+/// open, what is owed to others and what others may take over.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Append {
     /// The execution.
@@ -44,6 +50,18 @@ pub struct Append {
     /// Results that the events refer to; each at most once, and no more than
     /// [`MAX_APPEND_RESULT_BYTES`] together.
     pub results: Vec<NewResult>,
+    /// Waits that open or close; each at most once.
+    pub waits: Vec<WaitChange>,
+    /// What the server owes from now on, or has done; each at most once.
+    pub errands: Vec<ErrandChange>,
+    /// Slots that are wanted, used or given back; each at most once.
+    pub slots: Vec<SlotChange>,
+    /// Results that others may take over; each key at most once.
+    pub cached: Vec<CachePut>,
+    /// The message that makes the execution, which only its first append can have.
+    pub dedup: Option<DedupClaim>,
+    /// The request that the append is the effect of.
+    pub idempotency: Option<IdempotencyClaim>,
 }
 
 /// What an append gives.
@@ -82,6 +100,24 @@ pub enum AppendRefused {
     /// The execution has ended, and the events are not all audit events.
     #[error("the execution has ended")]
     Terminal,
+    /// The message was delivered before, and its window is not over.
+    #[error("the message has started execution {execution_id} already")]
+    Duplicate {
+        /// The execution that it started.
+        execution_id: ExecutionId,
+    },
+    /// Another message was delivered under the same key, whose window is not over.
+    #[error("another message under the same key has started execution {execution_id}")]
+    DedupMismatch {
+        /// The execution that the other one started.
+        execution_id: ExecutionId,
+    },
+    /// The request had its effect before.
+    #[error("the request was answered before")]
+    Replay(Box<Answered>),
+    /// Another request had its effect under the same key.
+    #[error("another request was sent with the same key")]
+    IdempotencyMismatch,
     /// An event, a command or a result of the same id is there already.
     #[error("an event, a command or a result of that id exists already")]
     IdTaken,
@@ -129,4 +165,30 @@ pub enum InvalidAppend {
     /// Results of more than [`MAX_APPEND_RESULT_BYTES`].
     #[error("its results have more than {MAX_APPEND_RESULT_BYTES} bytes")]
     ResultsTooLarge,
+    /// Two changes of the wait of one command.
+    #[error("it changes a wait twice")]
+    WaitTwice,
+    /// A wait for nothing at all.
+    #[error("it opens a wait that awaits nothing")]
+    WaitForNothing,
+    /// Two changes of one errand.
+    #[error("it changes an errand twice")]
+    ErrandTwice,
+    /// Two changes of one slot.
+    #[error("it changes a slot twice")]
+    SlotTwice,
+    /// Two results under one key.
+    #[error("it leaves two results under one key")]
+    CacheTwice,
+    /// A message that starts no execution.
+    #[error("only the first append of an execution has a message that made it")]
+    DedupWithoutStart,
+}
+
+impl Append {
+    /// Whose the execution is: every event says so.
+    pub(crate) fn tenant_id(&self) -> TenantId {
+        let first = self.events.first();
+        first.map_or_else(TenantId::default, |event| event.tenant_id.clone())
+    }
 }

@@ -45,6 +45,8 @@ pub struct CatalogEntry {
     pub meta: Option<Json>,
     /// When it was registered.
     pub created_at: Timestamp,
+    /// When its path was archived. It can still be found, and runs go on; nothing new starts.
+    pub archived_at: Option<Timestamp>,
 }
 
 /// What a registration gives.
@@ -67,6 +69,19 @@ pub enum CatalogKey {
     Version(PlaybookPath, u32),
 }
 
+/// Which versions of a definition a history shows: the newest first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VersionFilter {
+    /// Whose.
+    pub tenant_id: TenantId,
+    /// The path.
+    pub path: PlaybookPath,
+    /// Those before a version.
+    pub before: Option<u32>,
+    /// How many at most.
+    pub limit: PageLimit,
+}
+
 /// Which definitions a list shows: the newest version of each, in the order of their paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatalogFilter {
@@ -74,6 +89,8 @@ pub struct CatalogFilter {
     pub tenant_id: TenantId,
     /// Only those of a kind.
     pub kind: Option<Text>,
+    /// Whether archived ones are shown too.
+    pub archived: bool,
     /// After a path.
     pub after: Option<PlaybookPath>,
     /// How many at most.
@@ -92,6 +109,7 @@ impl NewCatalogEntry {
             sha256: self.sha256,
             meta: self.meta,
             created_at: self.now,
+            archived_at: None,
         }
     }
 
@@ -99,11 +117,15 @@ impl NewCatalogEntry {
         self.sha256 == entry.sha256 && self.kind == entry.kind
     }
 
-    /// What a registration beside the newest version comes to: that version, or the next one.
+    /// What a registration beside the newest version comes to: that version, or the next one. Either
+    /// way its path is not archived afterwards.
     pub(crate) fn beside(self, newest: Option<CatalogEntry>) -> Registered {
         match newest {
             Some(entry) if self.is_same_as(&entry) => Registered {
-                entry,
+                entry: CatalogEntry {
+                    archived_at: None,
+                    ..entry
+                },
                 is_unchanged: true,
             },
             newest => {

@@ -332,6 +332,13 @@ impl Command {
         });
     }
 
+    /// Whether a worker may have it at a time.
+    pub(crate) fn is_free(&self, now: Timestamp) -> bool {
+        self.status == CommandStatus::Pending
+            && !self.held
+            && self.not_before.is_none_or(|time| time <= now)
+    }
+
     /// When the attempt that was granted last is over, whatever its worker says.
     pub fn deadline_at(&self) -> Option<Timestamp> {
         Some(self.claimed_at?.saturating_add(self.deadline?))
@@ -399,6 +406,15 @@ pub struct LeasedCommand {
     pub command: Command,
     /// Its `command.issued` event, which has its context.
     pub issued: EventRecord,
+}
+
+/// What became of a wish to have one command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimedCommand {
+    /// The command as it is now, with the event that issued it.
+    pub leased: LeasedCommand,
+    /// Whether it was free and is the caller's from now on. Else it stands as it stood before.
+    pub is_granted: bool,
 }
 
 /// What became of a wish to keep a lease.

@@ -1,5 +1,7 @@
 //! The execution: what is fixed, what changes, and how executions are listed.
 
+use std::collections::BTreeMap;
+
 use noetl_types::limits::{PageLimit, Priority};
 use noetl_types::{
     CatalogId, Digest, EventId, EventName, ExecutionId, ExecutionStatus, Json, OrganizationId,
@@ -144,6 +146,15 @@ pub struct ExecutionCursor {
     pub started_at: Timestamp,
     /// The execution there.
     pub execution_id: ExecutionId,
+}
+
+/// How many of everything a tenant has.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Its executions, by where they stand.
+    pub executions: BTreeMap<ExecutionStatus, u64>,
+    /// Its definitions that are not archived, by kind.
+    pub definitions: BTreeMap<Text, u64>,
 }
 
 /// A page of a list of executions.

@@ -1,38 +1,72 @@
 //! What a store is asked and what it answers: plain data, the same for every backend.
 
 mod append;
+mod cache;
 mod catalog;
+mod claim;
 mod command;
+mod errand;
 mod execution;
 mod feed;
 mod head;
+mod key;
 mod log;
 mod machine;
 mod queue;
 mod result;
 mod runtime;
+mod signal;
+mod slot;
+mod sweep;
 mod timer;
+mod var;
+mod wait;
 
 pub use append::{
     Append, AppendRefused, Appended, InvalidAppend, MAX_APPEND_EVENTS, MAX_APPEND_ITEMS,
 };
-pub use catalog::{CatalogEntry, CatalogFilter, CatalogKey, NewCatalogEntry, Registered};
-pub use command::{
-    Claim, Command, CommandChange, CommandEnd, Extension, Fence, Holder, LeaseHold, LeaseRequest,
-    LeaseToken, LeasedCommand, NewCommand, Release, StepInstance,
+pub use cache::{CachePut, Cached, CachedResult};
+pub use catalog::{
+    CatalogEntry, CatalogFilter, CatalogKey, NewCatalogEntry, Registered, VersionFilter,
 };
+pub use claim::{Answered, DedupClaim, IdempotencyClaim};
+pub use command::{
+    Claim, ClaimedCommand, Command, CommandChange, CommandEnd, Extension, Fence, Holder, LeaseHold,
+    LeaseRequest, LeaseToken, LeasedCommand, NewCommand, Release, StepInstance,
+};
+pub use errand::{Errand, ErrandChange, ErrandOutcome};
 pub use execution::{
-    Execution, ExecutionCursor, ExecutionFacts, ExecutionFilter, ExecutionPage, ExecutionView,
-    ForkedFrom, Origin, UnknownOrigin,
+    Counts, Execution, ExecutionCursor, ExecutionFacts, ExecutionFilter, ExecutionPage,
+    ExecutionView, ForkedFrom, Origin, UnknownOrigin,
 };
 pub use feed::{FeedBatch, FeedLimit};
 pub use head::Head;
+pub use key::MatchKey;
 pub use log::{Loaded, LogPage, Snapshot, SnapshotKey};
 pub use machine::{MachineLease, MachineRefused, MachineRenewal, MachineRequest};
 pub use queue::{CommandChoice, CommandFilter, CommandPage, MAX_POOLS, PoolCount};
-pub use result::{MAX_APPEND_RESULT_BYTES, NewResult, StoredResult};
+pub use result::{
+    BLOB_BYTES, MAX_APPEND_RESULT_BYTES, MAX_RESULT_BYTES, NewResult, PutRefused, ResultPut,
+    StoredResult,
+};
 pub use runtime::{NewRuntime, Runtime, RuntimeKind, UnknownRuntimeKind};
+pub use signal::{Broadcast, BroadcastFilter};
+pub use slot::{Slot, SlotChange, SlotChoice, SlotHolder, SlotId, SlotState, SlotWish};
+pub use sweep::Swept;
 pub use timer::{DueTimer, TimerChange};
+pub use var::{
+    MAX_VAR_BYTES, MAX_VAR_NAME_BYTES, MAX_VARS, MAX_VARS_BYTES, UnknownVarKind, Var, VarKind,
+    VarsRefused,
+};
+pub use wait::{
+    Awaited, NewWait, OpenWait, UnknownWaitKind, WaitChange, WaitChoice, WaitFilter, WaitKind,
+    WaitPlace,
+};
+
+pub(crate) use claim::KeptDedup;
+pub(crate) use signal::oldest;
+pub(crate) use slot::{MAX_GRANTS, grant};
+pub(crate) use var::check_vars;
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) use command::CommandPatch;

@@ -6,118 +6,125 @@ use noetl_types::{CommandId, FeedPosition, Version};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
 
-use super::block::Block;
-use super::statement::Parts;
+use super::function::{APPEND, APPEND_SHARED};
+use super::record::Records;
+use super::sharing::{self, Sharing};
 use crate::error::StoreError;
 use crate::model::{AppendRefused, Appended, Fence, Holder, TimerChange};
 use crate::row::{Cell, Rows, ToCell as _};
 
-/// Statements that a connection keeps prepared; groups with yet other parts use the whole one.
-const MAX_STATEMENTS: usize = 32;
-
-/// The append statements that a connection has prepared.
+/// The statements that append, as a connection has prepared them.
 #[derive(Debug, Default)]
-pub(super) struct Statements(BTreeMap<Parts, Statement>);
+pub(super) struct Prepared {
+    plain: Option<Statement>,
+    shared: Option<Statement>,
+}
 
-impl Statements {
-    /// The statement for some parts, and the parts that it really has.
+impl Prepared {
     async fn get(
         &mut self,
         client: &Client,
-        parts: Parts,
-    ) -> Result<(Parts, Statement), tokio_postgres::Error> {
-        let is_full = self.0.len() >= MAX_STATEMENTS && !self.0.contains_key(&parts);
-        let parts = if is_full { Parts::ALL } else { parts };
-        if let Some(statement) = self.0.get(&parts) {
-            return Ok((parts, statement.clone()));
-        }
-        let statement = client.prepare(&parts.statement()).await?;
-        self.0.insert(parts, statement.clone());
-        Ok((parts, statement))
-    }
-}
-
-/// The parameters of a group. No execution may be in it twice.
-struct Group {
-    blocks: [Option<Block>; 7],
-    executions: Vec<i64>,
-    commands: Vec<i64>,
-}
-
-impl Group {
-    fn new(parts: Parts, items: &[&Rows]) -> Self {
-        let mut group = Self {
-            blocks: parts.blocks(),
-            executions: Vec::new(),
-            commands: Vec::new(),
+        shares: bool,
+    ) -> Result<Statement, tokio_postgres::Error> {
+        let (prepared, call) = if shares {
+            (&mut self.shared, &APPEND_SHARED.call)
+        } else {
+            (&mut self.plain, &APPEND.call)
         };
-        for (number, item) in (0_i64..).zip(items) {
-            group.add(&Cell::Int(number), item);
+        if let Some(statement) = prepared {
+            return Ok(statement.clone());
         }
-        group
+        let statement = client.prepare(call).await?;
+        Ok(prepared.insert(statement).clone())
+    }
+}
+
+/// The parameters of a group, in the order of its executions. No execution may be in it twice.
+struct Group<'r> {
+    items: Records<Vec<Cell>>,
+    events: Records<&'r Vec<Cell>>,
+    fences: Records<Vec<Cell>>,
+    issued: Records<&'r Vec<Cell>>,
+    patches: Records<&'r Vec<Cell>>,
+    timers: Records<[Cell; 3]>,
+    results: Records<&'r Vec<Cell>>,
+    /// The commands that fences and patches are about.
+    touched: Vec<i64>,
+    /// What the group does to what executions share, if anything.
+    sharing: Option<Sharing>,
+}
+
+impl<'r> Group<'r> {
+    fn new(items: &[&'r Rows]) -> Self {
+        let mut items = items.to_vec();
+        items.sort_unstable_by_key(|rows| rows.execution_id);
+        let each = || items.iter().copied();
+        let fences = each().flat_map(fence_rows).collect();
+        let patches = || each().flat_map(|rows| &rows.patches);
+        let fenced = each().flat_map(|rows| &rows.fences);
+        let fenced = fenced.map(|fence| fence.command_id.get());
+        let touched = fenced.chain(patches().map(|(command_id, _)| *command_id));
+        Self {
+            touched: touched.collect(),
+            sharing: Sharing::of(&items),
+            items: Records(each().map(item_row).collect()),
+            events: Records(each().flat_map(|rows| &rows.events).collect()),
+            fences: Records(fences),
+            issued: Records(each().flat_map(|rows| &rows.issued).collect()),
+            patches: Records(patches().map(|(_, patch)| patch).collect()),
+            timers: Records(each().flat_map(timer_rows).collect()),
+            results: Records(each().flat_map(|rows| &rows.results).collect()),
+        }
     }
 
-    fn add(&mut self, number: &Cell, rows: &Rows) {
-        let [items, events, fences, commands, patches, timers, results] = &mut self.blocks;
-        let expected = [
-            rows.expected.version.to_cell(),
-            rows.expected.chain.to_cell(),
-            rows.starts.to_cell(),
-            rows.is_audit.to_cell(),
+    fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
+        let plain: [&(dyn ToSql + Sync); 8] = [
+            &self.items,
+            &self.events,
+            &self.fences,
+            &self.issued,
+            &self.patches,
+            &self.timers,
+            &self.results,
+            &self.touched,
         ];
-        push(items, number, expected.iter().chain(&rows.execution));
-        self.executions.push(rows.execution_id.get());
-        for event in &rows.events {
-            push(events, number, event);
-        }
-        for (place, fence) in (0_i64..).zip(&rows.fences) {
-            self.commands.push(fence.command_id.get());
-            push(fences, number, &fence_row(place, fence));
-        }
-        for command in &rows.issued {
-            push(commands, number, command);
-        }
-        for (command_id, patch) in &rows.patches {
-            self.commands.push(*command_id);
-            push(patches, number, patch);
-        }
-        for change in &rows.timers {
-            let fire_at = match change {
-                TimerChange::Arm { fire_at, .. } => fire_at.to_cell(),
-                TimerChange::Disarm { .. } => Cell::Null,
-            };
-            let timer_id = change.timer_id().to_cell();
-            let row = [rows.execution_id.to_cell(), timer_id, fire_at];
-            push(timers, number, &row);
-        }
-        for result in &rows.results {
-            push(results, number, result);
-        }
-    }
-
-    fn params(&self, parts: Parts) -> Vec<&(dyn ToSql + Sync)> {
-        let blocks = self.blocks.iter().flatten();
-        let mut params: Vec<&(dyn ToSql + Sync)> = blocks.flat_map(Block::params).collect();
-        params.push(&self.executions);
-        if parts.touches() {
-            params.push(&self.commands);
-        }
-        params
+        let shared = self.sharing.iter().flat_map(Sharing::params);
+        plain.into_iter().chain(shared).collect()
     }
 }
 
-/// Adds a row of an item. A block that is not there has no rows in the whole group.
-fn push<'c>(
-    block: &mut Option<Block>,
-    number: &'c Cell,
-    cells: impl IntoIterator<Item = &'c Cell>,
-) {
-    if let Some(block) = block {
-        block.push(std::iter::once(number).chain(cells));
-    }
+fn item_row(rows: &Rows) -> Vec<Cell> {
+    let expected = [
+        rows.expected.version.to_cell(),
+        rows.expected.chain.to_cell(),
+        rows.starts.to_cell(),
+        rows.is_audit.to_cell(),
+    ];
+    let execution = rows.execution.iter().cloned();
+    expected.into_iter().chain(execution).collect()
 }
 
-/// Takes the statement about a lease apart; see [`super::statement::FENCE`].
+fn fence_rows(rows: &Rows) -> impl Iterator<Item = Vec<Cell>> {
+    let execution_id = rows.execution_id.to_cell();
+    let fences = (0_i64..).zip(&rows.fences);
+    fences.map(move |(place, fence)| {
+        let fence = fence_row(place, fence);
+        std::iter::once(execution_id.clone()).chain(fence).collect()
+    })
+}
+
+fn timer_rows(rows: &Rows) -> impl Iterator<Item = [Cell; 3]> {
+    rows.timers.iter().map(|change| {
+        let fire_at = match change {
+            TimerChange::Arm { fire_at, .. } => fire_at.to_cell(),
+            TimerChange::Disarm { .. } => Cell::Null,
+        };
+        let timer_id = change.timer_id().to_cell();
+        [rows.execution_id.to_cell(), timer_id, fire_at]
+    })
+}
+
+/// Takes the statement about a lease apart; see [`super::function::FENCE`].
 pub(super) fn fence_row(place: i64, fence: &Fence) -> [Cell; 6] {
     let (token, worker, expired_by) = match &fence.holder {
         Holder::Token(token) => (Some(token), None, None),
@@ -137,22 +144,21 @@ pub(super) fn fence_row(place: i64, fence: &Fence) -> [Cell; 6] {
 /// Sends a group, and gives the verdict on each item of it.
 pub(super) async fn append(
     client: &Client,
-    statements: &mut Statements,
+    prepared: &mut Prepared,
     items: &[&Rows],
 ) -> Result<Vec<Result<Appended, AppendRefused>>, tokio_postgres::Error> {
-    let (parts, statement) = statements.get(client, Parts::of(items)).await?;
-    let group = Group::new(parts, items);
-    let answers = client.query(&statement, &group.params(parts)).await?;
-    let unanswered = StoreError::fatal("the append statement gave no verdict");
-    let mut verdicts = vec![Err(AppendRefused::Store(unanswered)); items.len()];
-    for row in &answers {
-        let number: i64 = row.try_get(0)?;
-        let place = usize::try_from(number).unwrap_or(usize::MAX);
-        if let (Some(verdict), Some(item)) = (verdicts.get_mut(place), items.get(place)) {
-            *verdict = read(row, item)?;
-        }
-    }
-    Ok(verdicts)
+    let group = Group::new(items);
+    let statement = prepared.get(client, group.sharing.is_some()).await?;
+    let answers = client.query(&statement, &group.params()).await?;
+    let by_execution: BTreeMap<i64, &Row> = answers
+        .iter()
+        .map(|row| Ok((row.try_get(0)?, row)))
+        .collect::<Result<_, tokio_postgres::Error>>()?;
+    let verdict_on = |item: &&Rows| match by_execution.get(&item.execution_id.get()) {
+        Some(row) => read(row, item),
+        None => Ok(Err(StoreError::fatal("an append got no verdict").into())),
+    };
+    items.iter().map(verdict_on).collect()
 }
 
 fn read(row: &Row, item: &Rows) -> Result<Result<Appended, AppendRefused>, tokio_postgres::Error> {
@@ -180,6 +186,6 @@ fn read(row: &Row, item: &Rows) -> Result<Result<Appended, AppendRefused>, tokio
             Ok(command_id) => AppendRefused::Fenced { command_id },
             Err(error) => AppendRefused::Store(StoreError::fatal(error)),
         },
-        other => AppendRefused::Store(StoreError::fatal(format!("odd verdict `{other}`"))),
+        other => sharing::refusal(other, row, item)?,
     }))
 }

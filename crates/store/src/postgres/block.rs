@@ -1,4 +1,4 @@
-//! Many rows as parameters: one array for each column.
+//! A few narrow rows as parameters: one array for each column.
 
 use tokio_postgres::types::ToSql;
 
@@ -14,8 +14,6 @@ pub(super) struct Shape {
 struct Column {
     name: &'static str,
     kind: Kind,
-    /// Whether the statement has it.
-    is_sent: bool,
 }
 
 impl Shape {
@@ -23,21 +21,9 @@ impl Shape {
         let columns = groups.iter().copied().flatten();
         Self {
             columns: columns
-                .map(|(name, kind)| Column {
-                    name,
-                    kind: *kind,
-                    is_sent: true,
-                })
+                .map(|(name, kind)| Column { name, kind: *kind })
                 .collect(),
         }
-    }
-
-    /// The same rows, of which only some columns are sent.
-    pub(super) fn only(mut self, is_wanted: impl Fn(&str) -> bool) -> Self {
-        for column in &mut self.columns {
-            column.is_sent = is_wanted(column.name);
-        }
-        self
     }
 
     /// The block as a subquery whose parameters begin behind `used`, which it moves on.
@@ -45,9 +31,9 @@ impl Shape {
         let mut outputs = Vec::new();
         let mut names = Vec::new();
         let mut arrays = Vec::new();
-        for Column { name, kind, .. } in self.columns.iter().filter(|column| column.is_sent) {
+        for Column { name, kind } in &self.columns {
             *used += 1;
-            arrays.push(format!("${used}::{}[]", array_of(*kind)));
+            arrays.push(format!("${used}::{}[]", type_of(*kind)));
             names.push(*name);
             outputs.push(match kind {
                 Kind::Json => format!("{name}::json AS {name}"),
@@ -66,15 +52,14 @@ impl Shape {
 
     /// An empty block.
     pub(super) fn block(&self) -> Block {
-        let column = |column: &Column| column.is_sent.then(Vec::new);
         Block {
-            columns: self.columns.iter().map(column).collect(),
+            columns: self.columns.iter().map(|_| Vec::new()).collect(),
         }
     }
 }
 
 /// JSON is sent as text, since a cast checks it as well and an array of text is simple.
-fn array_of(kind: Kind) -> &'static str {
+pub(super) fn type_of(kind: Kind) -> &'static str {
     match kind {
         Kind::Bool => "boolean",
         Kind::Int => "bigint",
@@ -85,24 +70,22 @@ fn array_of(kind: Kind) -> &'static str {
     }
 }
 
-/// Rows, column by column; those that are not sent are not kept.
+/// Rows, column by column.
 #[derive(Debug)]
 pub(super) struct Block {
-    columns: Vec<Option<Vec<Cell>>>,
+    columns: Vec<Vec<Cell>>,
 }
 
 impl Block {
     /// Adds a row. A clone of a cell is a number or a reference count.
     pub(super) fn push<'c>(&mut self, cells: impl IntoIterator<Item = &'c Cell>) {
         for (column, cell) in self.columns.iter_mut().zip(cells) {
-            if let Some(column) = column {
-                column.push(cell.clone());
-            }
+            column.push(cell.clone());
         }
     }
 
     pub(super) fn params(&self) -> impl Iterator<Item = &(dyn ToSql + Sync)> {
-        let sent = self.columns.iter().flatten();
-        sent.map(|column| column as &(dyn ToSql + Sync))
+        let columns = self.columns.iter();
+        columns.map(|column| column as &(dyn ToSql + Sync))
     }
 }

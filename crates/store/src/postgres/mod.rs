@@ -7,34 +7,41 @@
 mod append;
 mod bind;
 mod block;
+mod commons;
+mod function;
 mod open;
 mod partition;
 mod pool;
 mod query;
 mod queue;
-mod statement;
+mod record;
+mod shared;
+mod sharing;
 #[cfg(test)]
 mod tests;
 mod writer;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
 use noetl_types::{
-    CommandId, ExecutionId, FeedPosition, ResultId, StoredEvent, TenantId, Text, Timestamp,
-    Version, WorkerId,
+    CommandId, EventId, ExecutionId, FeedPosition, PlaybookPath, ResultId, StoredEvent, TenantId,
+    Text, Timestamp, Version, WorkerId,
 };
 
 use self::pool::{Plans, Pool};
 use self::writer::Writers;
+use crate::blobs::{self, Blobs};
 use crate::error::StoreError;
 use crate::model::{
-    Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Command,
-    CommandFilter, CommandPage, DueTimer, Execution, ExecutionFilter, ExecutionPage, Extension,
-    FeedBatch, FeedLimit, Fence, LeaseRequest, LeasedCommand, Loaded, LogPage, MachineLease,
-    MachineRefused, MachineRenewal, MachineRequest, NewCatalogEntry, NewRuntime, PoolCount,
-    Registered, Release, Runtime, RuntimeKind, Snapshot, SnapshotKey, StoredResult,
+    Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Claim,
+    ClaimedCommand, Command, CommandFilter, CommandPage, Counts, DueTimer, Execution,
+    ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence, LeaseRequest,
+    LeasedCommand, Loaded, LogPage, MachineLease, MachineRefused, MachineRenewal, MachineRequest,
+    NewCatalogEntry, NewRuntime, PoolCount, PutRefused, Registered, Release, ResultPut, Runtime,
+    RuntimeKind, Snapshot, SnapshotKey, StoredResult, VersionFilter,
 };
 use crate::row::rows_of;
 use crate::seal::seal_all;
@@ -55,6 +62,9 @@ pub struct PostgresOptions {
     pub queue: usize,
     /// Months of the log that are made ahead of time.
     pub months_ahead: u32,
+    /// The folder for large results that come by themselves, which all processes share; without one
+    /// they are in the database too.
+    pub blobs: Option<PathBuf>,
     /// The server's clock, which tells the present month.
     pub now: Timestamp,
     /// The zone of the sessions. Answers do not depend on it, which tests show with others.
@@ -73,6 +83,7 @@ impl PostgresOptions {
             writers: 2,
             queue: 1024,
             months_ahead: 2,
+            blobs: None,
             now,
             time_zone: "UTC",
             synchronous_commit: "on",
@@ -88,6 +99,7 @@ pub struct PostgresStore {
     /// For lists, and for what is rare.
     lists: Pool,
     writers: Writers,
+    blobs: Option<Blobs>,
 }
 
 impl PostgresStore {
@@ -103,6 +115,7 @@ impl PostgresStore {
             pool,
             lists,
             writers,
+            blobs: options.blobs.as_deref().map(Blobs::open).transpose()?,
         })
     }
 
@@ -136,8 +149,26 @@ impl Store for PostgresStore {
         query::events(&self.pool, execution_id, after, page).await
     }
 
+    async fn event(
+        &self,
+        execution_id: ExecutionId,
+        event_id: EventId,
+    ) -> Result<Option<StoredEvent>, StoreError> {
+        query::event(&self.pool, execution_id, event_id).await
+    }
+
     async fn write_snapshot(&self, snapshot: Snapshot) -> Result<(), StoreError> {
         query::write_snapshot(&self.pool, &snapshot).await
+    }
+
+    async fn put_result(&self, put: ResultPut) -> Result<(), PutRefused> {
+        let result = put.into_stored()?;
+        let bytes = Arc::clone(&result.bytes);
+        let (digest, now) = (result.sha256, result.created_at);
+        let kept = blobs::keep(self.blobs.as_ref(), result).await?;
+        query::put_result(&self.lists, &kept).await?;
+        blobs::make_sure(self.blobs.as_ref(), kept.object_key, (bytes, digest, now)).await?;
+        Ok(())
     }
 
     async fn result(
@@ -145,7 +176,8 @@ impl Store for PostgresStore {
         execution_id: ExecutionId,
         result_id: ResultId,
     ) -> Result<Option<StoredResult>, StoreError> {
-        query::result(&self.pool, execution_id, result_id).await
+        let kept = query::result(&self.pool, execution_id, result_id).await?;
+        blobs::fetch(self.blobs.as_ref(), kept).await
     }
 
     async fn feed(&self, after: FeedPosition, limit: FeedLimit) -> Result<FeedBatch, StoreError> {
@@ -160,12 +192,33 @@ impl Store for PostgresStore {
         query::executions(&self.lists, &filter).await
     }
 
+    async fn open_children(
+        &self,
+        parent: ExecutionId,
+        after: Option<ExecutionId>,
+        limit: PageLimit,
+    ) -> Result<Vec<Execution>, StoreError> {
+        query::open_children(&self.pool, parent, after, limit).await
+    }
+
+    async fn counts(&self, tenant_id: &TenantId) -> Result<Counts, StoreError> {
+        query::counts(&self.lists, tenant_id).await
+    }
+
     async fn is_gone(&self, execution_id: ExecutionId) -> Result<bool, StoreError> {
         query::is_gone(&self.pool, execution_id).await
     }
 
     async fn lease(&self, request: LeaseRequest) -> Result<Vec<LeasedCommand>, StoreError> {
         queue::lease(&self.pool, &request).await
+    }
+
+    async fn claim(
+        &self,
+        command_id: CommandId,
+        claim: Claim,
+    ) -> Result<Option<ClaimedCommand>, StoreError> {
+        queue::claim(&self.pool, command_id, &claim).await
     }
 
     async fn extend(
@@ -218,6 +271,22 @@ impl Store for PostgresStore {
 
     async fn catalog(&self, filter: CatalogFilter) -> Result<Vec<CatalogEntry>, StoreError> {
         query::catalog(&self.lists, &filter).await
+    }
+
+    async fn catalog_versions(
+        &self,
+        filter: VersionFilter,
+    ) -> Result<Vec<CatalogEntry>, StoreError> {
+        query::catalog_versions(&self.lists, &filter).await
+    }
+
+    async fn archive(
+        &self,
+        tenant_id: &TenantId,
+        path: &PlaybookPath,
+        since: Option<Timestamp>,
+    ) -> Result<bool, StoreError> {
+        query::archive(&self.lists, tenant_id, path, since).await
     }
 
     async fn register_runtime(&self, runtime: NewRuntime) -> Result<Runtime, StoreError> {

@@ -5,12 +5,13 @@ use tokio_postgres::Client;
 
 use super::PostgresOptions;
 use super::bind::failure;
+use super::function::{APPEND, APPEND_SHARED};
 use super::partition;
 use super::pool::Pool;
 use crate::error::StoreError;
 use crate::migration::{Migration, pending};
 
-static MIGRATIONS: [Migration; 2] = [
+static MIGRATIONS: [Migration; 3] = [
     Migration {
         version: 1,
         name: "tables",
@@ -20,6 +21,11 @@ static MIGRATIONS: [Migration; 2] = [
         version: 2,
         name: "results",
         sql: include_str!("migrations/0002_results.sql"),
+    },
+    Migration {
+        version: 3,
+        name: "commons",
+        sql: include_str!("migrations/0003_commons.sql"),
     },
 ];
 
@@ -133,6 +139,9 @@ async fn migrate(client: &mut Client, schema: &str) -> Result<(), StoreError> {
             )
             .await
             .map_err(failure)?;
+    }
+    for function in [&APPEND, &APPEND_SHARED] {
+        function.ensure(&transaction).await.map_err(failure)?;
     }
     transaction.commit().await.map_err(failure)
 }

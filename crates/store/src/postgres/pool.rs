@@ -32,10 +32,16 @@ pub(super) enum Plans {
 }
 
 impl Plans {
-    fn mode(self) -> &'static str {
+    /// The settings of a session. A plan that is made once is made while tables may be empty, and
+    /// must be right when they are not: a few rows by their keys, never a walk through a table.
+    fn settings(self) -> &'static str {
         match self {
-            Self::Once => "force_generic_plan",
-            Self::AsNeeded => "auto",
+            Self::Once => {
+                "SET plan_cache_mode = force_generic_plan;
+                 SET enable_hashjoin = off;
+                 SET enable_mergejoin = off"
+            }
+            Self::AsNeeded => "SET plan_cache_mode = auto",
         }
     }
 
@@ -104,10 +110,10 @@ impl Pool {
              SET jit = off;
              SET enable_seqscan = off;
              SET search_path = {schema};
-             SET plan_cache_mode = {}",
+             {}",
             options.time_zone,
             options.synchronous_commit,
-            plans.mode()
+            plans.settings()
         );
         Ok(Self {
             config: options.config.parse().map_err(StoreError::fatal)?,

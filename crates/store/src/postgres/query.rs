@@ -4,8 +4,8 @@ use std::sync::LazyLock;
 
 use noetl_types::limits::PageLimit;
 use noetl_types::{
-    ExecutionId, ExecutionStatus, FeedPosition, PlaybookPath, ResultId, StoredEvent, TenantId,
-    Text, Timestamp, Version,
+    EventId, ExecutionId, ExecutionStatus, FeedPosition, PlaybookPath, ResultId, StoredEvent,
+    TenantId, Text, Timestamp, Version,
 };
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Transaction};
@@ -15,19 +15,21 @@ use super::pool::{Pool, Pooled};
 use crate::error::StoreError;
 use crate::machines::Machines;
 use crate::model::{
-    CatalogEntry, CatalogFilter, CatalogKey, DueTimer, Execution, ExecutionFilter, ExecutionPage,
-    FeedBatch, FeedLimit, Loaded, LogPage, MachineLease, MachineRefused, NewCatalogEntry,
-    NewRuntime, Registered, Runtime, RuntimeKind, Snapshot, SnapshotKey, StoredResult,
+    CatalogEntry, CatalogFilter, CatalogKey, Counts, DueTimer, Execution, ExecutionFilter,
+    ExecutionPage, FeedBatch, FeedLimit, Loaded, LogPage, MachineLease, MachineRefused,
+    NewCatalogEntry, NewRuntime, PutRefused, Registered, Runtime, RuntimeKind, Snapshot,
+    SnapshotKey, VersionFilter,
 };
 use crate::row::{
-    self, CATALOG, Cell, EVENT, EXECUTION, Kind, MACHINE, RESULT, RUNTIME, SNAPSHOT, Table,
-    ToCell as _, catalog_row, machine_row, runtime_row, snapshot_row,
+    self, CATALOG, Cell, EVENT, EXECUTION, KeptResult, Kind, MACHINE, RUNTIME, SNAPSHOT,
+    STORED_RESULT, Table, ToCell as _, catalog_row, machine_row, runtime_row, snapshot_row,
+    stored_result_row,
 };
 
 /// The name of the lock under which machine ids are given: "machine" in ASCII.
 const MACHINES_LOCK: i64 = 0x6d_61_63_68_69_6e_65;
 
-type Param<'p> = &'p (dyn ToSql + Sync);
+pub(super) type Param<'p> = &'p (dyn ToSql + Sync);
 
 static EVENTS: LazyLock<String> = LazyLock::new(|| {
     let columns = EVENT.list();
@@ -37,6 +39,15 @@ static EVENTS: LazyLock<String> = LazyLock::new(|| {
 static SELECT_EVENTS: LazyLock<String> = LazyLock::new(|| {
     let events = &*EVENTS;
     format!("{events} WHERE execution_id = $1 AND seq > $2 ORDER BY seq LIMIT $3::bigint")
+});
+
+/// The order says which index is meant; by a mere equality the server may take the one by `seq`.
+static SELECT_EVENT: LazyLock<String> = LazyLock::new(|| {
+    let events = &*EVENTS;
+    format!(
+        "{events} WHERE execution_id = $1 AND event_id >= $2
+         ORDER BY execution_id, event_id LIMIT 1"
+    )
 });
 
 /// Below the oldest transaction that is still open nothing can appear any more.
@@ -80,8 +91,32 @@ static SELECT_TAIL: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-static SELECT_RESULT: LazyLock<String> =
-    LazyLock::new(|| select(&RESULT, "WHERE execution_id = $1 AND result_id = $2"));
+static SELECT_RESULT: LazyLock<String> = LazyLock::new(|| {
+    let by_id = "WHERE execution_id = $1 AND result_id = $2";
+    select(&STORED_RESULT, by_id)
+});
+
+static PUT_RESULT: LazyLock<String> = LazyLock::new(|| {
+    let rest = "ON CONFLICT (execution_id, result_id) DO NOTHING RETURNING 1";
+    insert(&STORED_RESULT, rest)
+});
+
+static SELECT_CHILDREN: LazyLock<String> = LazyLock::new(|| {
+    let open = "WHERE parent_execution_id = $1 AND NOT ended
+        AND ($2::bigint IS NULL OR execution_id > $2) ORDER BY execution_id LIMIT $3::bigint";
+    select(&EXECUTION, open)
+});
+
+static CATALOG_VERSIONS: LazyLock<String> = LazyLock::new(|| {
+    let newest_first = "WHERE tenant_id = $1 AND path = $2
+        AND ($3::bigint IS NULL OR version < $3) ORDER BY version DESC LIMIT $4::bigint";
+    select(&CATALOG, newest_first)
+});
+
+/// A path is archived as a whole.
+const ARCHIVE: &str = "UPDATE catalog SET archived_at = $3::timestamptz
+    WHERE tenant_id = $1 AND path = $2 AND (archived_at IS NULL) <> ($3::timestamptz IS NULL)
+    RETURNING 1";
 
 static CATALOG_BY_ID: LazyLock<String> =
     LazyLock::new(|| select(&CATALOG, "WHERE tenant_id = $1 AND catalog_id = $2"));
@@ -123,11 +158,11 @@ static PUT_MACHINE: LazyLock<String> = LazyLock::new(|| {
     insert(&MACHINE, rest)
 });
 
-fn select(table: &Table, rest: &str) -> String {
+pub(super) fn select(table: &Table, rest: &str) -> String {
     format!("SELECT {} FROM {} {rest}", table.list(), table.name)
 }
 
-fn insert(table: &Table, rest: &str) -> String {
+pub(super) fn insert(table: &Table, rest: &str) -> String {
     let places: Vec<_> = (1..)
         .zip(table.columns)
         .map(|(place, (_, kind))| match kind {
@@ -141,7 +176,7 @@ fn insert(table: &Table, rest: &str) -> String {
     format!("INSERT INTO {name} ({columns}) VALUES ({places}) {rest}")
 }
 
-async fn rows(
+pub(super) async fn rows(
     transaction: &Transaction<'_>,
     sql: &str,
     params: &[Param<'_>],
@@ -149,7 +184,7 @@ async fn rows(
     transaction.query(sql, params).await.map_err(failure)
 }
 
-fn params(cells: &[Cell]) -> Vec<Param<'_>> {
+pub(super) fn params(cells: &[Cell]) -> Vec<Param<'_>> {
     cells.iter().map(|cell| cell as Param<'_>).collect()
 }
 
@@ -179,6 +214,18 @@ async fn events_of(
     let params: [Param<'_>; 3] = [&execution_id.get(), &after.get(), &i64::from(page.get())];
     let rows = client.rows(&SELECT_EVENTS, &params).await?;
     read_all(&rows, row::stored_event)
+}
+
+pub(super) async fn event(
+    pool: &Pool,
+    execution_id: ExecutionId,
+    event_id: EventId,
+) -> Result<Option<StoredEvent>, StoreError> {
+    let mut client = pool.get().await?;
+    let params: [Param<'_>; 2] = [&execution_id.get(), &event_id.get()];
+    let rows = client.rows(&SELECT_EVENT, &params).await?;
+    let mut events = read_all(&rows, row::stored_event)?.into_iter();
+    Ok(events.find(|stored| stored.record.event.event_id == event_id))
 }
 
 pub(super) async fn feed(
@@ -276,11 +323,55 @@ pub(super) async fn result(
     pool: &Pool,
     execution_id: ExecutionId,
     result_id: ResultId,
-) -> Result<Option<StoredResult>, StoreError> {
+) -> Result<Option<KeptResult>, StoreError> {
     let mut client = pool.get().await?;
     let params: [Param<'_>; 2] = [&execution_id.get(), &result_id.get()];
     let rows = client.rows(&SELECT_RESULT, &params).await?;
     Ok(read_all(&rows, row::result)?.into_iter().next())
+}
+
+pub(super) async fn put_result(pool: &Pool, kept: &KeptResult) -> Result<(), PutRefused> {
+    let cells = stored_result_row(kept);
+    let written = {
+        let mut client = pool.get().await?;
+        client.rows(&PUT_RESULT, &params(&cells)).await?
+    };
+    if !written.is_empty() {
+        return Ok(());
+    }
+    let (execution_id, result_id) = (kept.result.execution_id, kept.result.result_id);
+    match result(pool, execution_id, result_id).await? {
+        Some(there) => kept.result.beside(there.result.sha256),
+        // It was there, and was swept since.
+        None => Err(StoreError::retry("a result of that id was being swept").into()),
+    }
+}
+
+pub(super) async fn open_children(
+    pool: &Pool,
+    parent: ExecutionId,
+    after: Option<ExecutionId>,
+    limit: PageLimit,
+) -> Result<Vec<Execution>, StoreError> {
+    let mut client = pool.get().await?;
+    let after = after.map(ExecutionId::get);
+    let params: [Param<'_>; 3] = [&parent.get(), &after, &i64::from(limit.get())];
+    let rows = client.rows(&SELECT_CHILDREN, &params).await?;
+    read_all(&rows, row::execution)
+}
+
+pub(super) async fn counts(pool: &Pool, tenant_id: &TenantId) -> Result<Counts, StoreError> {
+    let mut client = pool.get().await?;
+    let tenant: [Param<'_>; 1] = [&tenant_id.as_str()];
+    let by_status = "SELECT status, count(*) FROM execution WHERE tenant_id = $1 GROUP BY status";
+    let by_kind = include_str!("sql/count_catalog.sql");
+    let (executions, definitions) = client.two((by_status, &tenant), (by_kind, &tenant)).await?;
+    let executions = read_all(&executions, row::count_of)?;
+    let definitions = read_all(&definitions, row::count_of)?;
+    Ok(Counts {
+        executions: executions.into_iter().collect(),
+        definitions: definitions.into_iter().collect(),
+    })
 }
 
 pub(super) async fn due(
@@ -297,18 +388,64 @@ pub(super) async fn due(
     read_all(&rows, row::due_timer)
 }
 
-/// Versions of one path are numbered under a lock of their own.
+/// Versions of one path are numbered, and the path is archived, under a lock of their own.
+async fn lock_path(
+    transaction: &Transaction<'_>,
+    tenant_id: &TenantId,
+    path: &PlaybookPath,
+) -> Result<(), StoreError> {
+    let name = format!("catalog {tenant_id} {path}");
+    lock_name(transaction, &name).await
+}
+
+/// Waits for the lock of a name, and has it until the transaction ends.
+pub(super) async fn lock_name(transaction: &Transaction<'_>, name: &str) -> Result<(), StoreError> {
+    let lock = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))";
+    transaction.execute(lock, &[&name]).await.map_err(failure)?;
+    Ok(())
+}
+
+pub(super) async fn archive(
+    pool: &Pool,
+    tenant_id: &TenantId,
+    path: &PlaybookPath,
+    since: Option<Timestamp>,
+) -> Result<bool, StoreError> {
+    let mut client = pool.get().await?;
+    let transaction = client.transaction().await?;
+    lock_path(&transaction, tenant_id, path).await?;
+    let params: [Param<'_>; 3] = [&tenant_id.as_str(), &path.as_str(), &since.to_cell()];
+    let changed = rows(&transaction, ARCHIVE, &params).await?;
+    transaction.commit().await.map_err(failure)?;
+    Ok(!changed.is_empty())
+}
+
+pub(super) async fn catalog_versions(
+    pool: &Pool,
+    filter: &VersionFilter,
+) -> Result<Vec<CatalogEntry>, StoreError> {
+    let mut client = pool.get().await?;
+    let params: [Param<'_>; 4] = [
+        &filter.tenant_id.as_str(),
+        &filter.path.as_str(),
+        &filter.before.map(i64::from),
+        &i64::from(filter.limit.get()),
+    ];
+    let rows = client.rows(&CATALOG_VERSIONS, &params).await?;
+    read_all(&rows, row::catalog_entry)
+}
+
 pub(super) async fn register(pool: &Pool, new: NewCatalogEntry) -> Result<Registered, StoreError> {
     let mut client = pool.get().await?;
     let transaction = client.transaction().await?;
-    let name = format!("catalog {} {}", new.tenant_id, new.path);
-    let lock = "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))";
-    transaction.execute(lock, &[&name]).await.map_err(failure)?;
+    lock_path(&transaction, &new.tenant_id, &new.path).await?;
     let place: [Param<'_>; 2] = [&new.tenant_id.as_str(), &new.path.as_str()];
     let newest = read_all(
         &rows(&transaction, &CATALOG_LATEST, &place).await?,
         row::catalog_entry,
     )?;
+    let back: [Param<'_>; 3] = [place[0], place[1], &Cell::Null];
+    rows(&transaction, ARCHIVE, &back).await?;
     let registered = new.beside(newest.into_iter().next());
     if !registered.is_unchanged {
         let cells = catalog_row(&registered.entry);
@@ -345,11 +482,12 @@ pub(super) async fn catalog(
     filter: &CatalogFilter,
 ) -> Result<Vec<CatalogEntry>, StoreError> {
     let mut client = pool.get().await?;
-    let params: [Param<'_>; 4] = [
+    let params: [Param<'_>; 5] = [
         &filter.tenant_id.as_str(),
         &filter.kind.as_deref(),
         &filter.after.as_ref().map(PlaybookPath::as_str),
         &i64::from(filter.limit.get()),
+        &filter.archived,
     ];
     let rows = client.rows(&LIST_CATALOG, &params).await?;
     read_all(&rows, row::catalog_entry)

@@ -9,13 +9,14 @@ use tokio_postgres::types::ToSql;
 use super::append::fence_row;
 use super::bind::{cells, failure, read_all};
 use super::block::{Block, Shape};
+use super::function::FENCE;
 use super::pool::Pool;
-use super::statement::FENCE;
+use super::query;
 use crate::error::StoreError;
 use crate::fair;
 use crate::model::{
-    Command, CommandFilter, CommandPage, Extension, Fence, LeaseRequest, LeasedCommand, MAX_POOLS,
-    PoolCount, Release,
+    Claim, ClaimedCommand, Command, CommandFilter, CommandPage, Extension, Fence, LeaseRequest,
+    LeasedCommand, MAX_POOLS, PoolCount, Release,
 };
 use crate::row::{self, COMMAND, Cell, EVENT, Kind, STORED_EVENT, ToCell as _};
 
@@ -42,6 +43,10 @@ static LEASE: LazyLock<String> = LazyLock::new(|| {
         .replace("{command_columns}", &COMMAND.list_of("command."))
         .replace("{granted_columns}", &COMMAND.list_of("granted."))
         .replace("{event_columns}", &EVENT.list_of("event."))
+});
+
+static CLAIM: LazyLock<String> = LazyLock::new(|| {
+    include_str!("sql/claim.sql").replace("{command_columns}", &COMMAND.list_of("command."))
 });
 
 static WISHES: LazyLock<Shape> = LazyLock::new(|| Shape::new(&[FENCE]));
@@ -164,6 +169,40 @@ pub(super) async fn lease(
             })
         })
         .collect()
+}
+
+pub(super) async fn claim(
+    pool: &Pool,
+    command_id: CommandId,
+    claim: &Claim,
+) -> Result<Option<ClaimedCommand>, StoreError> {
+    let params: [&(dyn ToSql + Sync); 5] = [
+        &command_id.get(),
+        &claim.now.to_cell(),
+        &claim.worker.as_str(),
+        &claim.token.to_cell(),
+        &claim.lease_until.to_cell(),
+    ];
+    let mut client = pool.get().await?;
+    let rows = client.rows(&CLAIM, &params).await?;
+    drop(client);
+    let granted = read_all(&rows, row::command)?.into_iter().next();
+    let is_granted = granted.is_some();
+    let found = match granted {
+        Some(granted) => Some(granted),
+        None => command(pool, command_id).await?,
+    };
+    let Some(command) = found else {
+        return Ok(None);
+    };
+    let issued = query::event(pool, command.execution_id, command_id.into()).await?;
+    Ok(issued.map(|issued| ClaimedCommand {
+        leased: LeasedCommand {
+            command,
+            issued: issued.record,
+        },
+        is_granted,
+    }))
 }
 
 pub(super) async fn extend(

@@ -109,6 +109,42 @@ async fn many_appends_share_few_commits() {
     assert_eq!(u64::try_from(transactions).unwrap(), store.commits());
 }
 
+/// Plans are made while the tables are empty, and two indexes begin with the execution: with the
+/// wrong one every grant would read all of its run.
+#[tokio::test]
+async fn a_grant_reads_its_own_event_and_no_other() {
+    let database = Database::new().unwrap();
+    let store = open(&database).await;
+    let granted = store.lease(lease_of("first", 1, 10)).await.unwrap();
+    assert_eq!(granted, []);
+    let mut run = Run::started(&store, 1).await;
+    for _ in 0..50 {
+        run.issue(&store).await;
+    }
+    let granted = store.lease(lease_of("second", 2, 10)).await.unwrap();
+    assert_eq!(granted.len(), 10);
+    // What a session has read is known when it is gone.
+    drop(store);
+    let client = raw(&database).await;
+    let others = "SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid()";
+    while client
+        .query_one(others, &[])
+        .await
+        .unwrap()
+        .get::<_, i64>(0)
+        > 0
+    {
+        tokio::task::yield_now().await;
+    }
+    let read = "SELECT
+            sum(idx_tup_read) FILTER (WHERE indexrelname LIKE '%seq_key')::bigint,
+            sum(idx_tup_read) FILTER (WHERE indexrelname LIKE 'event%pkey')::bigint
+        FROM pg_stat_user_indexes";
+    let row = client.query_one(read, &[]).await.unwrap();
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (0, 10));
+}
+
 #[tokio::test]
 async fn processes_that_start_together_migrate_once() {
     let database = Database::new().unwrap();

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::Client;
 
 use super::PostgresOptions;
-use super::append::{self, Statements};
+use super::append::{self, Prepared};
 use super::bind::{failure, is_taken, lacks_partition};
 use super::partition;
 use super::pool::Pool;
@@ -140,10 +140,10 @@ fn split_round(items: VecDeque<Placed>) -> (Vec<Placed>, VecDeque<Placed>) {
     (round, later)
 }
 
-/// A connection with its statements.
+/// A connection with its statement.
 struct Session {
     client: Client,
-    statements: Statements,
+    prepared: Prepared,
 }
 
 struct Writer {
@@ -219,7 +219,7 @@ impl Writer {
 
     async fn send(&mut self, items: &[&Rows]) -> Result<Vec<Verdict>, Failed> {
         let session = self.session().await?;
-        let result = append::append(&session.client, &mut session.statements, items).await;
+        let result = append::append(&session.client, &mut session.prepared, items).await;
         match result {
             Ok(verdicts) => {
                 self.commits.fetch_add(1, Ordering::Relaxed);
@@ -238,7 +238,7 @@ impl Writer {
                 let client = self.pool.connect().await?;
                 Session {
                     client,
-                    statements: Statements::default(),
+                    prepared: Prepared::default(),
                 }
             }
         };

@@ -7,10 +7,10 @@ use noetl_types::record::{Elapsed, SchemaVersion};
 use noetl_types::{
     CatalogId, Chain, CommandId, CommandStatus, Digest, EventId, EventName, ExecutionId,
     ExecutionStatus, Json, MachineId, OrganizationId, PlaybookPath, PoolName, ResultId, RuntimeId,
-    Seq, StatusName, StepName, TenantId, Text, Timestamp, Version, WorkerId, json,
+    Seq, SignalId, StatusName, StepName, TenantId, Text, Timestamp, Version, WorkerId, json,
 };
 
-use crate::model::{LeaseToken, Origin, RuntimeKind};
+use crate::model::{LeaseToken, Origin, RuntimeKind, VarKind, WaitKind};
 
 /// A value as a database takes and gives it.
 #[derive(Debug, Clone, PartialEq)]
@@ -338,6 +338,7 @@ numbers!(
     ResultId,
     RuntimeId,
     Seq,
+    SignalId,
     Version,
     MaxAttempts,
     Priority
@@ -401,4 +402,6 @@ texts!(
     EventName: |text| Self::read_copied(Some(text)),
     Origin: Self::parse,
     RuntimeKind: Self::parse,
+    VarKind: Self::parse,
+    WaitKind: Self::parse,
 );

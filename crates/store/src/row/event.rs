@@ -61,44 +61,6 @@ pub(crate) static EVENT: Table = Table {
     ],
 };
 
-/// Columns that only copied events and those of other producers have.
-#[cfg(feature = "postgres")]
-pub(crate) const RARE: &[&str] = &[
-    "stage_id",
-    "frame_id",
-    "aggregate_type",
-    "aggregate_id",
-    "stream_id",
-    "stream_version",
-    "schema_name",
-    "payload_ref",
-    "stack_trace",
-    "producer",
-    "causation_id",
-    "correlation_id",
-    "idempotency_key",
-    "current_index",
-    "current_item",
-    "context_key",
-    "context_value",
-    "distributed_state",
-    "trace_component",
-    "extra",
-    "envelope_checksum",
-];
-
-/// Whether the row of an event has none of the rare columns.
-#[cfg(feature = "postgres")]
-pub(super) fn is_lean(row: &[Cell]) -> bool {
-    static PLACES: std::sync::LazyLock<Vec<usize>> = std::sync::LazyLock::new(|| {
-        let columns = EVENT.columns.iter().enumerate();
-        let rare = columns.filter(|(_, (name, _))| RARE.contains(name));
-        rare.map(|(place, _)| place).collect()
-    });
-    let is_null = |place: &usize| row.get(*place).is_none_or(|cell| *cell == Cell::Null);
-    PLACES.iter().all(is_null)
-}
-
 /// An event with its place in the feed, as it is read.
 pub(crate) static STORED_EVENT: Table = Table {
     name: "event",

@@ -13,29 +13,36 @@ macro_rules! cells {
 mod append;
 mod cell;
 mod event;
+mod result;
+mod shared;
 mod table;
 mod tables;
 
-pub(crate) use append::{Rows, rows_of};
-pub(crate) use cell::Cell;
+pub(crate) use append::{Act, Rows, SharedRow, rows_of};
+pub(crate) use cell::{Cell, ToCell};
 pub(crate) use event::{EVENT, stored_event};
+pub(crate) use result::{KeptResult, RESULT, STORED_RESULT, result, stored_result_row};
+pub(crate) use shared::{
+    ANSWERED, BROADCAST, CACHE, DEDUP, ERRAND, SLOT, SLOT_ID, VAR, WAIT, answered, broadcast,
+    broadcast_row, cached, errand, kept_dedup, slot, slot_id_row, swept_table, var, var_row, wait,
+};
 pub(crate) use table::{Cells, Corrupt, Table};
 pub(crate) use tables::{
-    CATALOG, COMMAND, EXECUTION, EXECUTION_CHANGING, MACHINE, RESULT, RUNTIME, SNAPSHOT,
-    catalog_entry, catalog_row, command, due_timer, execution, machine, machine_row, pool_count,
-    result, runtime, runtime_row, snapshot, snapshot_row,
+    CATALOG, COMMAND, EXECUTION, EXECUTION_CHANGING, MACHINE, RUNTIME, SNAPSHOT, catalog_entry,
+    catalog_row, command, count_of, due_timer, execution, machine, machine_row, pool_count,
+    runtime, runtime_row, snapshot, snapshot_row,
 };
 
 // One backend sends rows as arrays, the other reads single columns.
 #[cfg(feature = "postgres")]
-pub(crate) use cell::{ToCell, time};
+pub(crate) use cell::time;
 #[cfg(feature = "postgres")]
-pub(crate) use event::{RARE, STORED_EVENT};
+pub(crate) use event::STORED_EVENT;
 #[cfg(feature = "postgres")]
 pub(crate) use table::Kind;
 #[cfg(feature = "sqlite")]
 pub(crate) use table::Reader;
-#[cfg(feature = "postgres")]
-pub(crate) use tables::PATCH;
 #[cfg(feature = "sqlite")]
 pub(crate) use tables::command_row;
+#[cfg(feature = "postgres")]
+pub(crate) use tables::{PATCH, TIMER};

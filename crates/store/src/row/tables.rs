@@ -3,13 +3,12 @@
 use noetl_types::id::HighWater;
 use noetl_types::{ExecutionId, MachineId, Millis};
 
-use super::cell::{Cell, ToCell};
+use super::cell::{Cell, FromCell, ToCell};
 use super::table::{Cells, Corrupt, Kind, Reader, Table};
 use crate::machines::Machine;
 use crate::model::{
     CatalogEntry, Command, CommandPatch, DueTimer, Execution, ExecutionFacts, ExecutionView,
-    ForkedFrom, Head, LeaseHold, NewResult, PoolCount, Runtime, Snapshot, SnapshotKey,
-    StepInstance, StoredResult,
+    ForkedFrom, Head, LeaseHold, PoolCount, Runtime, Snapshot, SnapshotKey, StepInstance,
 };
 use crate::seal::Sealed;
 
@@ -124,18 +123,10 @@ pub(crate) static TIMER: Table = Table {
     ],
 };
 
-/// A result.
-pub(crate) static RESULT: Table = Table {
-    name: "result_store",
-    columns: &[
-        ("execution_id", Kind::Int),
-        ("result_id", Kind::Int),
-        ("name", Kind::Text),
-        ("data", Kind::Bytes),
-        ("sha256", Kind::Bytes),
-        ("media_type", Kind::Text),
-        ("created_at", Kind::Time),
-    ],
+/// How many there are of something.
+static COUNT: Table = Table {
+    name: "count",
+    columns: &[("what", Kind::Text), ("count", Kind::Int)],
 };
 
 /// How busy a pool is.
@@ -177,6 +168,7 @@ pub(crate) static CATALOG: Table = Table {
         ("sha256", Kind::Bytes),
         ("meta", Kind::Json),
         ("created_at", Kind::Time),
+        ("archived_at", Kind::Time),
     ],
 };
 
@@ -389,31 +381,10 @@ pub(crate) fn due_timer(cells: Cells) -> Result<DueTimer, Corrupt> {
     })
 }
 
-/// Takes a result of an append apart.
-pub(crate) fn result_row(sealed: &Sealed, result: &NewResult) -> Vec<Cell> {
-    cells![
-        sealed.append.execution_id,
-        result.result_id,
-        result.name,
-        result.bytes,
-        result.sha256,
-        result.media_type,
-        sealed.head.ingest_time,
-    ]
-}
-
-/// Puts a result together.
-pub(crate) fn result(cells: Cells) -> Result<StoredResult, Corrupt> {
-    let mut row = Reader::new(&RESULT, cells);
-    Ok(StoredResult {
-        execution_id: row.take()?,
-        result_id: row.take()?,
-        name: row.take()?,
-        bytes: row.take()?,
-        sha256: row.take()?,
-        media_type: row.take()?,
-        created_at: row.take()?,
-    })
+/// Puts together how many there are of something.
+pub(crate) fn count_of<T: FromCell>(cells: Cells) -> Result<(T, u64), Corrupt> {
+    let mut row = Reader::new(&COUNT, cells);
+    Ok((row.take()?, row.take()?))
 }
 
 /// Puts together how busy a pool is.
@@ -472,6 +443,7 @@ pub(crate) fn catalog_row(entry: &CatalogEntry) -> Vec<Cell> {
         entry.sha256,
         entry.meta,
         entry.created_at,
+        entry.archived_at,
     ]
 }
 
@@ -488,6 +460,7 @@ pub(crate) fn catalog_entry(cells: Cells) -> Result<CatalogEntry, Corrupt> {
         sha256: row.take()?,
         meta: row.take()?,
         created_at: row.take()?,
+        archived_at: row.take()?,
     })
 }
 

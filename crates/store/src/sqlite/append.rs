@@ -7,7 +7,7 @@ use rusqlite::{Connection, params_from_iter};
 
 use super::bind::{execute, failure, first, is_taken, micros, places};
 use super::writer::{Care, rolled_back};
-use super::{query, queue};
+use super::{query, queue, shared};
 use crate::error::StoreError;
 use crate::model::{AppendRefused, Appended, TimerChange};
 use crate::row::{COMMAND, Cell, EVENT, EXECUTION, EXECUTION_CHANGING, RESULT, Reader, Rows};
@@ -148,7 +148,7 @@ fn judge(connection: &Connection, rows: &Rows) -> Result<(), AppendRefused> {
             });
         }
     }
-    Ok(())
+    shared::judge(connection, rows)
 }
 
 fn head(
@@ -189,6 +189,7 @@ fn write(connection: &Connection, rows: &Rows) -> Result<Appended, Failed> {
     for change in &rows.timers {
         write_timer(connection, rows.execution_id, change)?;
     }
+    shared::write(connection, rows)?;
     Ok(Appended {
         head: rows.head,
         feed,

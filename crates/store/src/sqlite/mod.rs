@@ -6,11 +6,13 @@
 
 mod append;
 mod bind;
+mod commons;
 mod open;
 mod place;
 mod query;
 mod queue;
 mod readers;
+mod shared;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -22,19 +24,21 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
 use noetl_types::{
-    CommandId, ExecutionId, FeedPosition, ResultId, StoredEvent, TenantId, Text, Timestamp,
-    Version, WorkerId,
+    CommandId, EventId, ExecutionId, FeedPosition, PlaybookPath, ResultId, StoredEvent, TenantId,
+    Text, Timestamp, Version, WorkerId,
 };
 
 use self::readers::Readers;
 use self::writer::{Durability, Writer};
+use crate::blobs::{self, Blobs};
 use crate::error::StoreError;
 use crate::model::{
-    Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Command,
-    CommandFilter, CommandPage, DueTimer, Execution, ExecutionFilter, ExecutionPage, Extension,
-    FeedBatch, FeedLimit, Fence, LeaseRequest, LeasedCommand, Loaded, LogPage, MachineLease,
-    MachineRefused, MachineRenewal, MachineRequest, NewCatalogEntry, NewRuntime, PoolCount,
-    Registered, Release, Runtime, RuntimeKind, Snapshot, SnapshotKey, StoredResult,
+    Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Claim,
+    ClaimedCommand, Command, CommandFilter, CommandPage, Counts, DueTimer, Execution,
+    ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence, LeaseRequest,
+    LeasedCommand, Loaded, LogPage, MachineLease, MachineRefused, MachineRenewal, MachineRequest,
+    NewCatalogEntry, NewRuntime, PoolCount, PutRefused, Registered, Release, ResultPut, Runtime,
+    RuntimeKind, Snapshot, SnapshotKey, StoredResult, VersionFilter,
 };
 use crate::row::rows_of;
 use crate::seal::seal_all;
@@ -51,6 +55,8 @@ pub struct SqliteOptions {
     pub readers: usize,
     /// Calls that may wait for the writer; those beyond wait for a place.
     pub queue: usize,
+    /// The folder for large results that come by themselves; without one they are in the file too.
+    pub blobs: Option<PathBuf>,
 }
 
 impl SqliteOptions {
@@ -60,6 +66,7 @@ impl SqliteOptions {
             path: path.into(),
             readers: 4,
             queue: 1024,
+            blobs: None,
         }
     }
 }
@@ -69,6 +76,7 @@ impl SqliteOptions {
 pub struct SqliteStore {
     writer: Writer,
     readers: Arc<Readers>,
+    blobs: Option<Blobs>,
     /// Locked as long as the store is open, so that no second process writes.
     _lock: File,
 }
@@ -123,6 +131,16 @@ impl Store for SqliteStore {
             .await
     }
 
+    async fn event(
+        &self,
+        execution_id: ExecutionId,
+        event_id: EventId,
+    ) -> Result<Option<StoredEvent>, StoreError> {
+        self.readers
+            .run(move |connection| query::event(connection, execution_id, event_id))
+            .await
+    }
+
     async fn write_snapshot(&self, snapshot: Snapshot) -> Result<(), StoreError> {
         self.writer
             .run(Durability::Synced, move |connection| {
@@ -131,14 +149,32 @@ impl Store for SqliteStore {
             .await
     }
 
+    async fn put_result(&self, put: ResultPut) -> Result<(), PutRefused> {
+        let result = put.into_stored()?;
+        let bytes = Arc::clone(&result.bytes);
+        let (digest, now) = (result.sha256, result.created_at);
+        let kept = blobs::keep(self.blobs.as_ref(), result).await?;
+        let object_key = kept.object_key.clone();
+        let size = bytes.len();
+        self.writer
+            .run_large(size, move |connection, _| {
+                query::put_result(connection, &kept)
+            })
+            .await??;
+        blobs::make_sure(self.blobs.as_ref(), object_key, (bytes, digest, now)).await?;
+        Ok(())
+    }
+
     async fn result(
         &self,
         execution_id: ExecutionId,
         result_id: ResultId,
     ) -> Result<Option<StoredResult>, StoreError> {
-        self.readers
+        let kept = self
+            .readers
             .run(move |connection| query::result(connection, execution_id, result_id))
-            .await
+            .await?;
+        blobs::fetch(self.blobs.as_ref(), kept).await
     }
 
     async fn feed(&self, after: FeedPosition, limit: FeedLimit) -> Result<FeedBatch, StoreError> {
@@ -159,6 +195,24 @@ impl Store for SqliteStore {
             .await
     }
 
+    async fn open_children(
+        &self,
+        parent: ExecutionId,
+        after: Option<ExecutionId>,
+        limit: PageLimit,
+    ) -> Result<Vec<Execution>, StoreError> {
+        self.readers
+            .run(move |connection| query::open_children(connection, parent, after, limit))
+            .await
+    }
+
+    async fn counts(&self, tenant_id: &TenantId) -> Result<Counts, StoreError> {
+        let tenant_id = tenant_id.clone();
+        self.readers
+            .run(move |connection| query::counts(connection, &tenant_id))
+            .await
+    }
+
     async fn is_gone(&self, execution_id: ExecutionId) -> Result<bool, StoreError> {
         self.readers
             .run(move |connection| query::is_gone(connection, execution_id))
@@ -169,6 +223,18 @@ impl Store for SqliteStore {
         self.writer
             .run(Durability::Forgettable, move |connection| {
                 queue::lease(connection, &request)
+            })
+            .await
+    }
+
+    async fn claim(
+        &self,
+        command_id: CommandId,
+        claim: Claim,
+    ) -> Result<Option<ClaimedCommand>, StoreError> {
+        self.writer
+            .run(Durability::Forgettable, move |connection| {
+                queue::claim(connection, command_id, &claim)
             })
             .await
     }
@@ -252,6 +318,29 @@ impl Store for SqliteStore {
     async fn catalog(&self, filter: CatalogFilter) -> Result<Vec<CatalogEntry>, StoreError> {
         self.readers
             .run(move |connection| query::catalog(connection, &filter))
+            .await
+    }
+
+    async fn catalog_versions(
+        &self,
+        filter: VersionFilter,
+    ) -> Result<Vec<CatalogEntry>, StoreError> {
+        self.readers
+            .run(move |connection| query::catalog_versions(connection, &filter))
+            .await
+    }
+
+    async fn archive(
+        &self,
+        tenant_id: &TenantId,
+        path: &PlaybookPath,
+        since: Option<Timestamp>,
+    ) -> Result<bool, StoreError> {
+        let (tenant_id, path) = (tenant_id.clone(), path.clone());
+        self.writer
+            .run(Durability::Synced, move |connection| {
+                query::archive(connection, &tenant_id, &path, since)
+            })
             .await
     }
 

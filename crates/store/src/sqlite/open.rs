@@ -11,10 +11,11 @@ use super::place;
 use super::readers::Readers;
 use super::writer::Writer;
 use super::{SqliteOptions, SqliteStore};
+use crate::blobs::Blobs;
 use crate::error::StoreError;
 use crate::migration::{Migration, pending};
 
-static MIGRATIONS: [Migration; 2] = [
+static MIGRATIONS: [Migration; 3] = [
     Migration {
         version: 1,
         name: "tables",
@@ -24,6 +25,11 @@ static MIGRATIONS: [Migration; 2] = [
         version: 2,
         name: "results",
         sql: include_str!("migrations/0002_results.sql"),
+    },
+    Migration {
+        version: 3,
+        name: "commons",
+        sql: include_str!("migrations/0003_commons.sql"),
     },
 ];
 
@@ -69,6 +75,7 @@ pub(super) fn open(options: &SqliteOptions) -> Result<SqliteStore, StoreError> {
     Ok(SqliteStore {
         writer: Writer::start(writing, options.queue)?,
         readers: Arc::new(Readers::new(reading)),
+        blobs: options.blobs.as_deref().map(Blobs::open).transpose()?,
         _lock: lock,
     })
 }

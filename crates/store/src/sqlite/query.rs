@@ -4,7 +4,8 @@ use std::sync::LazyLock;
 
 use noetl_types::limits::PageLimit;
 use noetl_types::{
-    EventId, ExecutionId, FeedPosition, ResultId, StoredEvent, TenantId, Text, Timestamp, Version,
+    EventId, ExecutionId, ExecutionStatus, FeedPosition, PlaybookPath, ResultId, StoredEvent,
+    TenantId, Text, Timestamp, Version,
 };
 use rusqlite::{Connection, params, params_from_iter};
 
@@ -12,13 +13,14 @@ use super::bind::{all, execute, failure, first, micros, places};
 use crate::error::StoreError;
 use crate::machines::Machines;
 use crate::model::{
-    CatalogEntry, CatalogFilter, CatalogKey, DueTimer, Execution, ExecutionFilter, ExecutionPage,
-    FeedBatch, FeedLimit, Loaded, LogPage, MachineLease, MachineRefused, NewCatalogEntry,
-    NewRuntime, Registered, Runtime, RuntimeKind, Snapshot, SnapshotKey, StoredResult,
+    CatalogEntry, CatalogFilter, CatalogKey, Counts, DueTimer, Execution, ExecutionFilter,
+    ExecutionPage, FeedBatch, FeedLimit, Loaded, LogPage, MachineLease, MachineRefused,
+    NewCatalogEntry, NewRuntime, PutRefused, Registered, Runtime, RuntimeKind, Snapshot,
+    SnapshotKey, VersionFilter,
 };
 use crate::row::{
-    self, CATALOG, EVENT, EXECUTION, MACHINE, RESULT, RUNTIME, Reader, SNAPSHOT, Table,
-    catalog_row, machine_row, runtime_row, snapshot_row,
+    self, CATALOG, EVENT, EXECUTION, KeptResult, MACHINE, RUNTIME, Reader, SNAPSHOT, STORED_RESULT,
+    Table, catalog_row, machine_row, runtime_row, snapshot_row, stored_result_row,
 };
 
 /// One writer makes the order of commits that of positions, so all have the same `tx`.
@@ -52,8 +54,22 @@ static SELECT_SNAPSHOT: LazyLock<String> = LazyLock::new(|| {
     select(&SNAPSHOT, newest)
 });
 
-static SELECT_RESULT: LazyLock<String> =
-    LazyLock::new(|| select(&RESULT, "WHERE execution_id = ?1 AND result_id = ?2"));
+static SELECT_RESULT: LazyLock<String> = LazyLock::new(|| {
+    let by_id = "WHERE execution_id = ?1 AND result_id = ?2";
+    select(&STORED_RESULT, by_id)
+});
+
+static SELECT_CHILDREN: LazyLock<String> = LazyLock::new(|| {
+    let open = "WHERE parent_execution_id = ?1 AND ended = 0 AND (?2 IS NULL OR execution_id > ?2)
+        ORDER BY execution_id LIMIT ?3";
+    select(&EXECUTION, open)
+});
+
+static CATALOG_VERSIONS: LazyLock<String> = LazyLock::new(|| {
+    let newest_first = "WHERE tenant_id = ?1 AND path = ?2 AND (?3 IS NULL OR version < ?3)
+        ORDER BY version DESC LIMIT ?4";
+    select(&CATALOG, newest_first)
+});
 
 static CATALOG_BY_ID: LazyLock<String> =
     LazyLock::new(|| select(&CATALOG, "WHERE tenant_id = ?1 AND catalog_id = ?2"));
@@ -149,8 +165,8 @@ pub(super) fn executions(
 ) -> Result<ExecutionPage, StoreError> {
     let params = params![
         filter.tenant_id.as_str(),
-        filter.status.map(noetl_types::ExecutionStatus::as_str),
-        filter.path.as_ref().map(noetl_types::PlaybookPath::as_str),
+        filter.status.map(ExecutionStatus::as_str),
+        filter.path.as_ref().map(PlaybookPath::as_str),
         filter.parent_execution_id.map(ExecutionId::get),
         filter.after.map(|after| micros(after.started_at)),
         filter.after.map(|after| after.execution_id.get()),
@@ -196,9 +212,55 @@ pub(super) fn result(
     connection: &Connection,
     execution_id: ExecutionId,
     result_id: ResultId,
-) -> Result<Option<StoredResult>, StoreError> {
+) -> Result<Option<KeptResult>, StoreError> {
     let params = (execution_id.get(), result_id.get());
     first(connection, &SELECT_RESULT, params, row::result)
+}
+
+/// Whether the id was free is an answer, not a failure.
+pub(super) fn put_result(
+    connection: &Connection,
+    kept: &KeptResult,
+) -> Result<Result<(), PutRefused>, StoreError> {
+    let result = &kept.result;
+    let sql = "SELECT sha256 FROM result_store WHERE execution_id = ?1 AND result_id = ?2";
+    let id = (result.execution_id.get(), result.result_id.get());
+    let there = first(connection, sql, id, |cells| {
+        Reader::new(&STORED_RESULT, cells).take()
+    })?;
+    if let Some(there) = there {
+        return Ok(result.beside(there));
+    }
+    let cells = stored_result_row(kept);
+    put(connection, "INSERT", &STORED_RESULT, cells)?;
+    Ok(Ok(()))
+}
+
+pub(super) fn open_children(
+    connection: &Connection,
+    parent: ExecutionId,
+    after: Option<ExecutionId>,
+    limit: PageLimit,
+) -> Result<Vec<Execution>, StoreError> {
+    let params = (parent.get(), after.map(ExecutionId::get), limit.get());
+    all(connection, &SELECT_CHILDREN, params, row::execution)
+}
+
+pub(super) fn counts(connection: &Connection, tenant_id: &TenantId) -> Result<Counts, StoreError> {
+    let tenant = [tenant_id.as_str()];
+    let by_status = "SELECT status, count(*) FROM execution WHERE tenant_id = ?1 GROUP BY status";
+    let executions = all(
+        connection,
+        by_status,
+        tenant,
+        row::count_of::<ExecutionStatus>,
+    )?;
+    let by_kind = include_str!("sql/count_catalog.sql");
+    let definitions = all(connection, by_kind, tenant, row::count_of::<Text>)?;
+    Ok(Counts {
+        executions: executions.into_iter().collect(),
+        definitions: definitions.into_iter().collect(),
+    })
 }
 
 pub(super) fn due(
@@ -217,6 +279,7 @@ pub(super) fn register(
 ) -> Result<Registered, StoreError> {
     let key = CatalogKey::Latest(new.path.clone());
     let newest = catalog_entry(connection, &new.tenant_id, &key)?;
+    archive(connection, &new.tenant_id, &new.path, None)?;
     let registered = new.beside(newest);
     if !registered.is_unchanged {
         put(
@@ -255,10 +318,36 @@ pub(super) fn catalog(
     let params = params![
         filter.tenant_id.as_str(),
         filter.kind.as_deref(),
-        filter.after.as_ref().map(noetl_types::PlaybookPath::as_str),
+        filter.after.as_ref().map(PlaybookPath::as_str),
         filter.limit.get(),
+        filter.archived,
     ];
     all(connection, &LIST_CATALOG, params, row::catalog_entry)
+}
+
+pub(super) fn catalog_versions(
+    connection: &Connection,
+    filter: &VersionFilter,
+) -> Result<Vec<CatalogEntry>, StoreError> {
+    let params = params![
+        filter.tenant_id.as_str(),
+        filter.path.as_str(),
+        filter.before,
+        filter.limit.get(),
+    ];
+    all(connection, &CATALOG_VERSIONS, params, row::catalog_entry)
+}
+
+pub(super) fn archive(
+    connection: &Connection,
+    tenant_id: &TenantId,
+    path: &PlaybookPath,
+    since: Option<Timestamp>,
+) -> Result<bool, StoreError> {
+    let sql = "UPDATE catalog SET archived_at = ?3 WHERE tenant_id = ?1 AND path = ?2
+        AND (archived_at IS NULL) <> (?3 IS NULL)";
+    let params = (tenant_id.as_str(), path.as_str(), since.map(micros));
+    Ok(execute(connection, sql, params).map_err(failure)? > 0)
 }
 
 pub(super) fn register_runtime(

@@ -11,8 +11,8 @@ use super::query;
 use crate::error::StoreError;
 use crate::fair::{self, Waiting};
 use crate::model::{
-    Command, CommandFilter, CommandPage, Extension, Fence, LeaseHold, LeaseRequest, LeasedCommand,
-    MAX_POOLS, PoolCount, Release,
+    Claim, ClaimedCommand, Command, CommandFilter, CommandPage, Extension, Fence, LeaseHold,
+    LeaseRequest, LeasedCommand, MAX_POOLS, PoolCount, Release,
 };
 use crate::row::{self, COMMAND, Reader, command_row};
 
@@ -120,21 +120,36 @@ pub(super) fn lease(
     })?;
     let mut leased = Vec::new();
     for command_id in fair::choose(&waiting, request.max) {
-        let Some(mut command) = command(connection, command_id)? else {
-            continue;
-        };
-        let Some(issued) = query::event(connection, command.execution_id, command_id.into())?
-        else {
-            continue;
-        };
-        command.grant(&request.claim);
-        update(connection, &command)?;
-        leased.push(LeasedCommand {
-            command,
-            issued: issued.record,
-        });
+        let claimed = claim(connection, command_id, &request.claim)?;
+        leased.extend(claimed.map(|claimed| claimed.leased));
     }
     Ok(leased)
+}
+
+pub(super) fn claim(
+    connection: &Connection,
+    command_id: CommandId,
+    claim: &Claim,
+) -> Result<Option<ClaimedCommand>, StoreError> {
+    let Some(mut command) = command(connection, command_id)? else {
+        return Ok(None);
+    };
+    let issued = query::event(connection, command.execution_id, command_id.into())?;
+    let Some(issued) = issued else {
+        return Ok(None);
+    };
+    let is_granted = command.is_free(claim.now);
+    if is_granted {
+        command.grant(claim);
+        update(connection, &command)?;
+    }
+    Ok(Some(ClaimedCommand {
+        leased: LeasedCommand {
+            command,
+            issued: issued.record,
+        },
+        is_granted,
+    }))
 }
 
 pub(super) fn extend(

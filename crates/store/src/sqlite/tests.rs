@@ -4,14 +4,16 @@ use std::future::{Ready, ready};
 use std::sync::Arc;
 
 use noetl_types::id::first_id_at;
+use noetl_types::limits::PageLimit;
 use rusqlite::Connection;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use super::{SqliteOptions, SqliteStore};
-use crate::suite::fixture::{Run, lease_of, one};
+use crate::suite::fixture::{Run, at, lease_of, one};
+use crate::suite::result::{put, result};
 use crate::suite::{Bench, differ, differ_in_lanes, differ_with_faults, store_suite};
-use crate::{Store as _, StoreError};
+use crate::{Commons as _, Store as _, StoreError, Swept};
 
 struct Place {
     folder: TempDir,
@@ -36,8 +38,12 @@ impl Place {
 fn bench() -> Ready<Bench> {
     let place = Place::new();
     let path = place.options().path;
+    let options = SqliteOptions {
+        blobs: Some(place.folder.path().join("blobs")),
+        ..place.options()
+    };
     ready(Bench {
-        store: Arc::new(place.store()),
+        store: Arc::new(SqliteStore::open(&options).unwrap()),
         drop_before: Box::new(move |time| {
             let connection = Connection::open(&path).unwrap();
             let hi = first_id_at(time.as_unix_ms());
@@ -136,7 +142,7 @@ async fn many_appends_share_few_commits() {
 }
 
 /// Commits that opening a new file takes: one for each migration, and one for their table.
-const MIGRATING: u64 = 3;
+const MIGRATING: u64 = 4;
 
 /// Counts the commits in a write-ahead log that was never restarted.
 fn commits_in_wal(database: &std::path::Path) -> u64 {
@@ -351,4 +357,102 @@ fn every_answered_append_was_synced() {
         syncs < CHILD_APPENDS + 60,
         "grants sync too: {syncs} syncs\n{report}"
     );
+}
+
+/// The files of large results, but for what is on its way.
+fn files(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut files = Vec::new();
+    for shelf in std::fs::read_dir(folder).unwrap() {
+        let shelf = shelf.unwrap().path();
+        if !shelf.ends_with("aside") {
+            let on_shelf = std::fs::read_dir(shelf).unwrap();
+            files.extend(on_shelf.map(|file| file.unwrap().path()));
+        }
+    }
+    files
+}
+
+#[tokio::test]
+async fn large_results_are_files_until_nobody_names_them() {
+    let place = Place::new();
+    let folder = place.folder.path().join("blobs");
+    let options = SqliteOptions {
+        blobs: Some(folder.clone()),
+        ..place.options()
+    };
+    let store = SqliteStore::open(&options).unwrap();
+    let run = Run::started(&store, 1).await;
+    let large = vec![b'x'; crate::BLOB_BYTES + 1];
+    let small = vec![b'x'; crate::BLOB_BYTES];
+    store
+        .put_result(put(run.id, result(1, &large)))
+        .await
+        .unwrap();
+    // The same content is one file.
+    let mut again = put(run.id, result(2, &large));
+    again.expires_at = Some(at("15:00:00"));
+    store.put_result(again).await.unwrap();
+    store
+        .put_result(put(run.id, result(3, &small)))
+        .await
+        .unwrap();
+    assert_eq!(files(&folder).len(), 1);
+    let sweep = |what: Swept, time: &'static str| {
+        let store = &store;
+        async move { store.sweep(what, at(time), PageLimit::MAX).await.unwrap() }
+    };
+    assert_eq!(sweep(Swept::Blobs, "20:00:00").await, 0, "it is named");
+    assert_eq!(sweep(Swept::Results, "14:00:00").await, 2);
+    assert_eq!(sweep(Swept::Blobs, "20:00:00").await, 0, "one row is left");
+    assert_eq!(sweep(Swept::Results, "15:00:00").await, 1);
+    assert_eq!(sweep(Swept::Blobs, "13:00:00").await, 0, "it is young");
+    assert_eq!(sweep(Swept::Blobs, "13:00:00.000001").await, 1);
+    assert!(files(&folder).is_empty());
+}
+
+#[tokio::test]
+async fn a_file_that_is_damaged_or_lost_is_told() {
+    let place = Place::new();
+    let folder = place.folder.path().join("blobs");
+    let options = SqliteOptions {
+        blobs: Some(folder.clone()),
+        ..place.options()
+    };
+    let store = SqliteStore::open(&options).unwrap();
+    let run = Run::started(&store, 1).await;
+    let large = vec![b'x'; crate::BLOB_BYTES + 1];
+    let sent = put(run.id, result(1, &large));
+    store.put_result(sent.clone()).await.unwrap();
+    let file = files(&folder).remove(0);
+    let id = sent.result.result_id;
+    // A sweep has it aside for a moment, and is killed.
+    let aside = folder.join("aside").join(file.file_name().unwrap());
+    std::fs::rename(&file, &aside).unwrap();
+    assert!(store.result(run.id, id).await.unwrap().is_some());
+    let half = folder.join("aside").join("half.1.2");
+    std::fs::write(&half, b"x").unwrap();
+    let long_ago = std::time::SystemTime::UNIX_EPOCH;
+    let written = std::fs::File::options().append(true).open(&half).unwrap();
+    written.set_modified(long_ago).unwrap();
+    let swept = store.sweep(Swept::Blobs, at("20:00:00"), PageLimit::MAX);
+    assert_eq!(swept.await.unwrap(), 0);
+    assert!(file.exists() && !aside.exists() && !half.exists());
+
+    std::fs::write(&file, b"other").unwrap();
+    let damaged = store.result(run.id, id).await;
+    assert_eq!(damaged, Err(StoreError::fatal("")));
+    // Who puts it again mends it.
+    store.put_result(sent.clone()).await.unwrap();
+    assert!(store.result(run.id, id).await.unwrap().is_some());
+    std::fs::remove_file(&file).unwrap();
+    let lost = store.result(run.id, id).await;
+    assert_eq!(lost, Err(StoreError::retry("")));
+
+    let mut wrong = put(run.id, result(2, &large));
+    wrong.result.sha256 = noetl_types::sha256("other");
+    let refused = store.put_result(wrong).await;
+    assert_eq!(refused, Err(StoreError::fatal("").into()));
+    drop(store);
+    let without = place.store().result(run.id, id).await;
+    assert_eq!(without, Err(StoreError::fatal("")));
 }

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use super::Bench;
 use super::fixture::at;
-use crate::{CatalogFilter, CatalogKey, NewCatalogEntry};
+use crate::{CatalogFilter, CatalogKey, NewCatalogEntry, VersionFilter};
 
 fn path(text: &str) -> PlaybookPath {
     PlaybookPath::new(text).unwrap()
@@ -101,6 +101,7 @@ pub(crate) async fn lists_of_definitions(bench: &Bench) {
     let mut filter = CatalogFilter {
         tenant_id: TenantId::default(),
         kind: Some(Text::from("playbook")),
+        archived: false,
         after: None,
         limit: PageLimit::new(3).unwrap(),
     };
@@ -114,4 +115,76 @@ pub(crate) async fn lists_of_definitions(bench: &Bench) {
     let second = store.catalog(filter).await.unwrap();
     let names: Vec<_> = second.iter().map(|entry| entry.path.as_str()).collect();
     assert_eq!(names, ["d"]);
+}
+
+pub(crate) async fn versions_of_a_path(bench: &Bench) {
+    let store = &*bench.store;
+    for (number, content) in [(1, "a"), (2, "b"), (3, "c")] {
+        store.register(entry(number, "etl", content)).await.unwrap();
+    }
+    store.register(entry(4, "etl2", "a")).await.unwrap();
+    let mut filter = VersionFilter {
+        tenant_id: TenantId::default(),
+        path: path("etl"),
+        before: None,
+        limit: PageLimit::new(2).unwrap(),
+    };
+    let of = |entries: Vec<crate::CatalogEntry>| -> Vec<_> {
+        let entries = entries.iter();
+        entries
+            .map(|it| (it.version, it.content.to_string()))
+            .collect()
+    };
+    let newest = of(store.catalog_versions(filter.clone()).await.unwrap());
+    assert_eq!(newest, [(3, "c".to_owned()), (2, "b".to_owned())]);
+    filter.before = Some(2);
+    let rest = of(store.catalog_versions(filter.clone()).await.unwrap());
+    assert_eq!(rest, [(1, "a".to_owned())]);
+    filter.path = path("none");
+    assert_eq!(store.catalog_versions(filter).await.unwrap(), []);
+}
+
+pub(crate) async fn an_archived_path(bench: &Bench) {
+    let store = &*bench.store;
+    let tenant = TenantId::default();
+    for (number, content) in [(1, "a"), (2, "b")] {
+        store.register(entry(number, "etl", content)).await.unwrap();
+    }
+    store.register(entry(3, "kept", "a")).await.unwrap();
+    let (etl, since) = (path("etl"), Some(at("13:00:00")));
+    assert!(!store.archive(&tenant, &path("none"), since).await.unwrap());
+    assert!(store.archive(&tenant, &etl, since).await.unwrap());
+    // The first time stays.
+    let later = Some(at("14:00:00"));
+    assert!(!store.archive(&tenant, &etl, later).await.unwrap());
+    for key in [CatalogKey::Id(id(1)), CatalogKey::Latest(etl.clone())] {
+        let found = store.catalog_entry(&tenant, key).await.unwrap().unwrap();
+        assert_eq!(found.archived_at, since);
+    }
+    let mut filter = CatalogFilter {
+        tenant_id: tenant.clone(),
+        kind: None,
+        archived: false,
+        after: None,
+        limit: PageLimit::default(),
+    };
+    assert_eq!(store.catalog(filter.clone()).await.unwrap().len(), 1);
+    filter.archived = true;
+    assert_eq!(store.catalog(filter).await.unwrap().len(), 2);
+    let counts = store.counts(&tenant).await.unwrap();
+    assert_eq!(counts.definitions.get("playbook"), Some(&1));
+
+    assert!(store.archive(&tenant, &etl, None).await.unwrap());
+    assert!(!store.archive(&tenant, &etl, None).await.unwrap());
+    // Whoever registers at an archived path wants it back.
+    assert!(store.archive(&tenant, &etl, since).await.unwrap());
+    let same = store.register(entry(4, "etl", "b")).await.unwrap();
+    assert!(same.is_unchanged);
+    assert_eq!(same.entry.archived_at, None);
+    assert!(store.archive(&tenant, &etl, since).await.unwrap());
+    let next = store.register(entry(5, "etl", "c")).await.unwrap();
+    assert_eq!((next.entry.version, next.entry.archived_at), (3, None));
+    let first = CatalogKey::Version(etl, 1);
+    let first = store.catalog_entry(&tenant, first).await.unwrap().unwrap();
+    assert_eq!(first.archived_at, None);
 }

@@ -366,3 +366,56 @@ pub(crate) async fn a_command_may_be_born_claimed(bench: &Bench) {
     let append = close(&mut run, fence(id, 1, token(6)));
     run.write(store, append).await.unwrap();
 }
+
+pub(crate) async fn a_command_is_claimed_by_name_once(bench: &Bench) {
+    let store = &bench.store;
+    let mut run = Run::started(&**store, 1).await;
+    let id = run.issue(&**store).await;
+    let held = run
+        .issue_with(&**store, |command| command.held = true)
+        .await;
+    let early = run
+        .issue_with(&**store, |command| {
+            command.not_before = Some(at("12:00:01"));
+        })
+        .await;
+    for waits in [held, early] {
+        let refused = store.claim(waits, claim("w", 1)).await.unwrap().unwrap();
+        assert!(!refused.is_granted);
+        assert_eq!(refused.leased.command.attempt, 0);
+    }
+    let nothing = store.claim(CommandId::new(5).unwrap(), claim("w", 1)).await;
+    assert_eq!(nothing.unwrap(), None);
+
+    let mut racers = JoinSet::new();
+    for number in 0..16_u8 {
+        let store = Arc::clone(store);
+        racers.spawn(async move {
+            let name = format!("w{number}");
+            let claimed = store.claim(id, claim(&name, number)).await.unwrap();
+            (name, claimed.unwrap())
+        });
+    }
+    let claims = racers.join_all().await;
+    let mut winners = claims.iter().filter(|(_, claimed)| claimed.is_granted);
+    let (winner, claimed) = winners.next().unwrap();
+    assert!(winners.next().is_none());
+    let command = &claimed.leased.command;
+    assert_eq!(command.worker, Some(worker(winner)));
+    assert_eq!(
+        (command.status, command.attempt),
+        (CommandStatus::Claimed, 1)
+    );
+    assert_eq!(command.lease.unwrap().until, at("12:01:00"));
+    let issued = claimed.leased.issued.event.event_id;
+    assert_eq!(CommandId::from(issued), id);
+    // Whoever came later is told who has it.
+    let late = store.claim(id, claim("late", 99)).await.unwrap().unwrap();
+    assert_eq!(late.leased.command, *command);
+    assert_eq!(store.command(id).await.unwrap().as_ref(), Some(command));
+
+    let stored = store.event(run.id, id.into()).await.unwrap().unwrap();
+    assert_eq!(stored.record, claimed.leased.issued);
+    let missing = store.event(run.id, CommandId::new(5).unwrap().into()).await;
+    assert_eq!(missing.unwrap(), None);
+}

@@ -155,3 +155,55 @@ pub(crate) async fn runtimes_are_heard_of(bench: &Bench) {
     let names: Vec<_> = left.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names, ["b"]);
 }
+
+pub(crate) async fn open_children_of_an_execution(bench: &Bench) {
+    let store = &*bench.store;
+    let parent = Run::started(store, 1).await;
+    let mut children = Vec::new();
+    for number in 2..=6 {
+        let mut run = Run::new(number);
+        let mut start = run.start();
+        if let Some(facts) = &mut start.start {
+            facts.parent_execution_id = Some(parent.id);
+        }
+        run.write(store, start).await.unwrap();
+        children.push(run);
+    }
+    let end = children[1].end();
+    children[1].write(store, end).await.unwrap();
+    let ids = |page: Vec<crate::Execution>| -> Vec<_> {
+        page.iter().map(|child| child.execution_id).collect()
+    };
+    let two = PageLimit::new(2).unwrap();
+    let first = ids(store.open_children(parent.id, None, two).await.unwrap());
+    assert_eq!(first, [children[0].id, children[2].id]);
+    let after = Some(children[2].id);
+    let rest = ids(store.open_children(parent.id, after, two).await.unwrap());
+    assert_eq!(rest, [children[3].id, children[4].id]);
+    let none = store.open_children(children[0].id, None, two).await;
+    assert_eq!(none.unwrap(), []);
+}
+
+pub(crate) async fn everything_is_counted(bench: &Bench) {
+    let store = &*bench.store;
+    let tenant = TenantId::default();
+    let empty = store.counts(&tenant).await.unwrap();
+    assert_eq!(empty, crate::Counts::default());
+    for number in 1..=3 {
+        let mut run = Run::started(store, number).await;
+        if number == 2 {
+            let end = run.end();
+            run.write(store, end).await.unwrap();
+        }
+    }
+    let counts = store.counts(&tenant).await.unwrap();
+    let by_status: Vec<_> = counts.executions.into_iter().collect();
+    let mut expected = [
+        (ExecutionStatus::Running, 2),
+        (ExecutionStatus::Completed, 1),
+    ];
+    expected.sort_unstable();
+    assert_eq!(by_status, expected);
+    let stranger = TenantId::new("acme").unwrap();
+    assert_eq!(store.counts(&stranger).await.unwrap(), empty);
+}

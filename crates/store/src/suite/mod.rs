@@ -5,10 +5,12 @@
 
 pub(crate) mod append;
 pub(crate) mod catalog;
+pub(crate) mod claim;
 mod differential;
 pub(crate) mod feed;
 pub(crate) mod fixture;
 mod history;
+pub(crate) mod keep;
 pub(crate) mod lease;
 pub(crate) mod list;
 pub(crate) mod log;
@@ -16,7 +18,9 @@ pub(crate) mod machine;
 pub(crate) mod queue;
 pub(crate) mod race;
 pub(crate) mod result;
+pub(crate) mod slot;
 pub(crate) mod values;
+pub(crate) mod wait;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -62,6 +66,7 @@ macro_rules! store_suite {
             lease: an_expired_lease_is_taken_away_once,
             lease: a_released_command_does_not_count_the_attempt,
             lease: a_command_may_be_born_claimed,
+            lease: a_command_is_claimed_by_name_once,
             queue: lists_of_commands,
             queue: commands_belong_to_a_tenant,
             queue: pages_of_commands,
@@ -70,16 +75,43 @@ macro_rules! store_suite {
             result: results_come_with_their_append,
             result: a_refused_append_leaves_no_result,
             result: results_have_bounds,
+            result: results_may_come_by_themselves,
             race: every_command_completes_exactly_once,
+            wait: waits_open_change_and_close,
+            wait: a_signal_finds_who_awaits_it,
+            wait: people_see_each_wait_once,
+            wait: a_wait_looks_back_at_signals,
+            wait: racing_waits_and_signals_meet,
+            wait: errands_stay_until_they_are_settled,
+            slot: slots_go_by_priority_and_arrival,
+            slot: nobody_overtakes,
+            slot: a_grant_is_confirmed_by_the_log,
+            slot: racing_grants_never_exceed_the_limit,
+            claim: a_message_starts_one_execution,
+            claim: windows_end_exactly,
+            claim: keys_of_any_length,
+            claim: thirty_two_racing_messages_start_one_execution,
+            claim: messages_of_one_call,
+            claim: a_request_has_its_effect_once,
+            claim: racing_requests_have_one_effect,
+            claim: a_refused_claim_leaves_no_other,
+            keep: a_result_is_taken_over_until_it_expires,
+            keep: variables_are_set_together,
+            keep: sweeps_are_bounded,
+            keep: what_is_shared_comes_with_its_append,
             log: pages_of_a_log,
             log: snapshot_and_tail,
             log: timers_come_due,
             list: pages_of_executions,
             list: filters,
+            list: open_children_of_an_execution,
+            list: everything_is_counted,
             list: runtimes_are_heard_of,
             catalog: versions_and_unchanged_content,
             catalog: racing_registrations_number_without_gaps,
             catalog: lists_of_definitions,
+            catalog: versions_of_a_path,
+            catalog: an_archived_path,
             machine: ids_are_unique_among_live_processes,
             machine: a_lapsed_id_is_taken_over,
             machine: a_wanted_id,

@@ -7,7 +7,8 @@ use noetl_types::{ResultId, Text, Version, sha256};
 use super::Bench;
 use super::fixture::{Run, at, one};
 use crate::{
-    Append, AppendRefused, InvalidAppend, LogPage, MAX_APPEND_RESULT_BYTES, NewResult, StoredResult,
+    Append, AppendRefused, InvalidAppend, LogPage, MAX_APPEND_RESULT_BYTES, MAX_RESULT_BYTES,
+    NewResult, PutRefused, ResultPut, StoredResult,
 };
 
 fn id(number: i64) -> ResultId {
@@ -51,6 +52,9 @@ pub(crate) async fn results_come_with_their_append(bench: &Bench) {
             sha256: sent.sha256,
             media_type: sent.media_type,
             created_at: at("12:20:00"),
+            scope: None,
+            source_step: None,
+            expires_at: None,
         };
         assert_eq!(found, Some(expected));
     }
@@ -115,4 +119,41 @@ pub(crate) async fn results_have_bounds(bench: &Bench) {
         Err(InvalidAppend::ResultsTooLarge.into())
     );
     assert_eq!(store.result(run.id, id(1)).await.unwrap(), None);
+}
+
+pub(crate) fn put(execution_id: noetl_types::ExecutionId, result: NewResult) -> ResultPut {
+    ResultPut {
+        execution_id,
+        result,
+        scope: Some(Text::from("execution")),
+        source_step: Some(Text::from("load")),
+        expires_at: Some(at("13:00:00")),
+        now: at("12:00:00"),
+    }
+}
+
+pub(crate) async fn results_may_come_by_themselves(bench: &Bench) {
+    let store = &*bench.store;
+    let run = Run::started(store, 1).await;
+    let large = vec![b'7'; 3_000_000];
+    for (number, bytes) in [(1, &b"{}"[..]), (2, &large), (3, b"")] {
+        let sent = put(run.id, result(number, bytes));
+        store.put_result(sent.clone()).await.unwrap();
+        // Once more changes nothing.
+        store.put_result(sent.clone()).await.unwrap();
+        let expected = sent.clone().into_stored().unwrap();
+        let found = store.result(run.id, id(number)).await.unwrap();
+        assert_eq!(found, Some(expected));
+        let other = put(run.id, result(number, b"other"));
+        let refused = store.put_result(other).await;
+        assert_eq!(refused, Err(PutRefused::Taken));
+    }
+    let beyond = vec![0; MAX_RESULT_BYTES + 1];
+    let beyond = NewResult {
+        bytes: beyond.into(),
+        ..result(4, b"")
+    };
+    let refused = store.put_result(put(run.id, beyond)).await;
+    assert_eq!(refused, Err(PutRefused::TooLarge));
+    assert_eq!(store.result(run.id, id(4)).await.unwrap(), None);
 }

@@ -61,6 +61,10 @@ enum Turn {
     Finish,
     /// A report arrives.
     Deliver,
+    /// The world says something to a task that waits.
+    Answer,
+    /// A slot is granted.
+    Grant,
 }
 
 /// Turns after which a run is taken to hang.
@@ -115,7 +119,9 @@ impl Chaos {
             return;
         }
         let available = sim.available();
-        let mut turns = Vec::with_capacity(3);
+        let asks = sim.asks();
+        let grantable = sim.grantable();
+        let mut turns = Vec::with_capacity(4);
         if !available.is_empty() && self.working.len() < self.slots {
             turns.push(Turn::Lease);
         }
@@ -125,13 +131,29 @@ impl Chaos {
         if !self.in_flight.is_empty() {
             turns.push(Turn::Deliver);
         }
+        if !asks.is_empty() {
+            turns.push(Turn::Answer);
+        }
+        if !grantable.is_empty() {
+            turns.push(Turn::Grant);
+        }
         match self.chance.pick(&turns) {
             Some(Turn::Lease) => self.lease(sim, &available),
             Some(Turn::Finish) => self.finish_work(sim),
             Some(Turn::Deliver) => self.deliver(sim),
+            Some(Turn::Answer) => self.answer(sim, &asks),
+            Some(Turn::Grant) => {
+                if let Some(grant) = self.chance.pick(&grantable) {
+                    // One that nothing waits for any more is given back.
+                    let verdict = sim.grant(grant.clone());
+                    let is_fine = matches!(verdict, Ok(_) | Err(Refused::NoSlotWanted(_)));
+                    assert!(is_fine, "{verdict:?}\n{}", sim.table());
+                }
+            }
             None => {
-                sim.advance(Millis::from_ms(500));
-                sim.fire_timers();
+                if !sim.let_time_pass() {
+                    sim.advance(Millis::from_ms(500));
+                }
             }
         }
     }
@@ -182,6 +204,30 @@ impl Chaos {
         hand_over(sim, report);
     }
 
+    /// The world speaks to one of those that wait, and may repeat itself.
+    fn answer(&mut self, sim: &mut Sim, asks: &[noetl_types::CommandId]) {
+        let Some(command) = self.chance.pick(asks).copied() else {
+            return;
+        };
+        let word = sim.word_for(command);
+        sim.answer(command);
+        let Some(word) = word.filter(|_| self.chance.percent(self.odds.duplicate)) else {
+            return;
+        };
+        if matches!(word, Input::ChildEnded(_) | Input::Callback(_)) {
+            let again = sim.decide(word);
+            assert!(
+                matches!(
+                    again,
+                    Err(Refused::UnknownChild(_)
+                        | Refused::UnknownCommand(_)
+                        | Refused::AlreadyEnded(_))
+                ),
+                "{again:?}"
+            );
+        }
+    }
+
     /// What arrives after the end changes nothing but the audit trail.
     fn deliver_the_rest(&mut self, sim: &mut Sim) {
         let status = sim.status();
@@ -206,11 +252,11 @@ fn hand_over(sim: &mut Sim, report: Report) {
                 CommandPhase::Leased {
                     attempt, worker, ..
                 } => *attempt == report.attempt && *worker == report.worker,
-                CommandPhase::Spent | CommandPhase::Called(_) => false,
+                CommandPhase::Parked(_) | CommandPhase::Spent | CommandPhase::Called(_) => false,
             });
     let verdict = sim.report(report);
     match verdict {
-        Ok(Verdict::Accepted) => {
+        Ok(Verdict::Accepted | Verdict::Kept) => {
             assert!(is_current, "a stale report was accepted\n{}", sim.table());
         }
         Ok(Verdict::Duplicate | Verdict::Ignored(_)) | Err(Refused::UnknownCommand(_)) => {

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use noetl_engine::{
-    Data, Decision, Event, EventKind, Input, Moment, Plan, Report, ReportOutcome, Start, State,
-    TaskResult, decide,
+    Data, Decision, Event, EventKind, Input, Moment, NoCaches, Plan, Report, ReportOutcome, Start,
+    State, TaskResult, decide,
 };
 use noetl_playbook::carried::NoPayloads;
 use noetl_playbook::{CheckOptions, Document, check};
@@ -96,6 +96,7 @@ impl Drive {
             now: self.now,
             ids: &mut self.ids,
             payloads: &NoPayloads,
+            caches: &NoCaches,
         };
         decide(&self.state, &self.plan, input, &mut moment).expect("a decision")
     }

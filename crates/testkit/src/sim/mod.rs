@@ -6,15 +6,18 @@
 //! itself, fold to the state that the decision promised, and leave a consistent state.
 
 mod chaos;
+mod desk;
 mod drive;
 mod play;
 mod run;
 mod splitmix;
 mod table;
 mod worker;
+mod world;
 
 pub use chaos::{Chaos, Odds};
 pub use drive::Drive;
 pub use play::{Call, Play};
 pub use run::{Lease, Sim};
 pub use splitmix::SplitMix;
+pub use world::{Ask, Word};

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use noetl_engine::event::{CommandIssued, ExpiryReason, IssuedContext, Steering, TimerId};
 use noetl_engine::{
-    CommandPhase, Decision, Event, EventKind, ExecutionHeader, Input, LeaseExpired, Moment, Plan,
-    Refused, Report, ReportOutcome, Start, State, Verdict, decide, decode, encode, invariant,
+    CacheAnswer, CacheKey, CommandPhase, Decision, Errand, Event, EventKind, ExecutionHeader,
+    Input, LeaseExpired, Moment, Plan, Refused, Report, ReportOutcome, Start, State, Verdict,
+    decide, decode, encode, invariant,
 };
 use noetl_playbook::carried::Carried;
 use noetl_playbook::model::Playbook;
@@ -19,11 +20,15 @@ use noetl_types::{
     OrganizationId, PlaybookPath, Seq, TenantId, Timestamp, WorkerId,
 };
 
+use super::desk::Desk;
 use super::play::{Call, Play};
 use super::table::table;
 use super::worker::{Task, work};
+use super::world::{Ask, Word};
 
 type Tools = Rc<dyn Fn(&Call<'_>) -> Play>;
+type World = Rc<dyn Fn(&Ask<'_>) -> Word>;
+type Answers = BTreeMap<CacheKey, CacheAnswer>;
 
 /// A run in one thread.
 #[derive(Clone)]
@@ -36,12 +41,18 @@ pub struct Sim {
     ids: IdGenerator,
     payloads: BTreeMap<Arc<str>, Json>,
     tools: Tools,
+    /// Who answers tasks that wait; nobody where the test does that itself.
+    world: Option<World>,
+    /// What the server owes, in order.
+    errands: Vec<Errand>,
     payload: Json,
     /// Commands that a worker has, without the log knowing.
     grants: BTreeMap<CommandId, Lease>,
     /// Every decision that led to events.
     history: Vec<Decided>,
     care: Care,
+    /// Slots and results that lie outside of the run.
+    pub(super) desk: Desk,
 }
 
 /// How closely a run is watched.
@@ -59,6 +70,8 @@ struct Decided {
     input: Input,
     now: Timestamp,
     ids: IdGenerator,
+    /// What was found of earlier results.
+    caches: Answers,
     /// How many events there were before and after it.
     before: usize,
     after: usize,
@@ -119,10 +132,13 @@ impl Sim {
             ids,
             payloads: BTreeMap::new(),
             tools: Rc::new(|_| Play::AsWritten),
+            world: None,
+            errands: Vec::new(),
             payload: Json::empty_map(),
             grants: BTreeMap::new(),
             history: Vec::new(),
             care: Care::Full,
+            desk: Desk::default(),
         }
     }
 
@@ -142,10 +158,38 @@ impl Sim {
         }
     }
 
+    /// The same in a world that answers tasks that wait, and in which time passes.
+    #[must_use]
+    pub fn in_world(self, world: impl Fn(&Ask<'_>) -> Word + 'static) -> Self {
+        Self {
+            world: Some(Rc::new(world)),
+            ..self
+        }
+    }
+
+    /// What the world says to a task that waits; nothing where there is no world.
+    pub(super) fn ask_world(&self, ask: &Ask<'_>) -> Option<Word> {
+        self.world.as_ref().map(|world| world(ask))
+    }
+
+    /// What the server owes since the beginning, in order.
+    pub fn errands(&self) -> &[Errand] {
+        &self.errands
+    }
+
     /// The same with a payload.
     #[must_use]
     pub fn with_payload(self, payload: Json) -> Self {
         Self { payload, ..self }
+    }
+
+    /// The same with the results that another run left for others to take over.
+    #[must_use]
+    pub fn with_results_of(self, other: &Self) -> Self {
+        Self {
+            desk: other.desk.results_only(),
+            ..self
+        }
     }
 
     /// The same, watched less closely: for tests of tens of thousands of runs.
@@ -210,13 +254,29 @@ impl Sim {
     pub fn decide(&mut self, input: Input) -> Result<Verdict, Refused> {
         let before = self.state.clone();
         let ids = self.ids.clone();
-        let decision = self.draft(&input)?;
+        if let Input::SlotGranted(grant) = &input {
+            self.desk.hand_out(grant);
+        }
+        let mut caches = Answers::new();
+        let decision = match self.draft_with(&input, &mut caches) {
+            Ok(decision) => decision,
+            Err(refused) => {
+                if let Input::SlotGranted(grant) = &input {
+                    self.desk.take_back(grant);
+                }
+                return Err(refused);
+            }
+        };
+        self.desk.change(&decision.slots);
+        self.desk
+            .keep(self.header.execution_id, &decision.cached, self.now);
         for payload in &decision.payloads {
             let uri = payload.reference.uri().into();
             self.payloads.insert(uri, payload.content.clone());
         }
         self.check(before, &decision);
         let verdict = decision.verdict;
+        self.errands.extend(decision.errands.iter().cloned());
         let at = self.log.len();
         self.log.extend(decision.commit(&mut self.state));
         if self.care == Care::Full {
@@ -224,6 +284,7 @@ impl Sim {
                 input,
                 now: self.now,
                 ids,
+                caches,
                 before: at,
                 after: self.log.len(),
             });
@@ -233,12 +294,17 @@ impl Sim {
 
     /// What would follow from an input; payloads that it needs are fetched.
     pub fn draft(&mut self, input: &Input) -> Result<Decision, Refused> {
+        self.draft_with(input, &mut Answers::new())
+    }
+
+    fn draft_with(&mut self, input: &Input, caches: &mut Answers) -> Result<Decision, Refused> {
         let mut at_hand = BTreeMap::new();
         loop {
             let mut moment = Moment {
                 now: self.now,
                 ids: &mut self.ids,
                 payloads: &at_hand,
+                caches: &*caches,
             };
             match decide(&self.state, &self.plan, input.clone(), &mut moment) {
                 Err(Refused::NeedsPayload(uri)) => {
@@ -246,6 +312,13 @@ impl Sim {
                     let payload = payload.expect("only what was stored is referred to");
                     assert!(
                         at_hand.insert(uri, payload).is_none(),
+                        "asked for the same twice"
+                    );
+                }
+                Err(Refused::NeedsCache(key)) => {
+                    let answer = self.desk.look_up(&key, self.now);
+                    assert!(
+                        caches.insert(key, answer).is_none(),
                         "asked for the same twice"
                     );
                 }
@@ -275,6 +348,13 @@ impl Sim {
             }
         }
         assert_eq!(state, decision.next, "the fold differs from the decision");
+        for slot in state.held_slots(&self.plan) {
+            assert!(
+                self.desk.holds(&slot),
+                "{slot:?} was not granted\n{}",
+                self.table()
+            );
+        }
     }
 
     /// Makes every decision of the run again, from the fold of the log before it, and compares what
@@ -288,18 +368,23 @@ impl Sim {
             }
             folded = decided.before;
             let mut ids = decided.ids.clone();
-            // A decision that first had to fetch payloads has drawn ids in vain.
-            let mut at_hand = BTreeMap::new();
+            // A decision that first had to fetch something has drawn ids in vain.
+            let (mut at_hand, mut caches) = (BTreeMap::new(), Answers::new());
             let again = loop {
                 let mut moment = Moment {
                     now: decided.now,
                     ids: &mut ids,
                     payloads: &at_hand,
+                    caches: &caches,
                 };
                 match decide(&state, &self.plan, decided.input.clone(), &mut moment) {
                     Err(Refused::NeedsPayload(uri)) => {
                         let payload = self.payloads.get(&uri).cloned();
                         at_hand.insert(uri, payload.expect("what was stored"));
+                    }
+                    Err(Refused::NeedsCache(key)) => {
+                        let answer = decided.caches.get(&key).cloned();
+                        caches.insert(key, answer.expect("what was looked for"));
                     }
                     other => break other.expect("what was decided is decided again"),
                 }
@@ -322,7 +407,10 @@ impl Sim {
                     let is_due = not_before.is_none_or(|time| time <= self.now);
                     is_due.then_some((command.issued, id))
                 }
-                CommandPhase::Leased { .. } | CommandPhase::Spent | CommandPhase::Called(_) => None,
+                CommandPhase::Leased { .. }
+                | CommandPhase::Parked(_)
+                | CommandPhase::Spent
+                | CommandPhase::Called(_) => None,
             })
             .collect();
         commands.sort_unstable();
@@ -418,11 +506,18 @@ impl Sim {
         verdict
     }
 
-    /// Lets one worker take the first command and report it, or be lost over it. Whether there was
-    /// one.
+    /// Lets one worker take the first command and report it, or be lost over it; where there is none,
+    /// grants the first slot that can be. Whether there was anything to do.
     pub fn step(&mut self) -> bool {
         let Some(command) = self.available().first().copied() else {
-            return false;
+            if let Some(grant) = self.grantable().into_iter().next() {
+                // A step that wanted it may be out of question by now: the run fails elsewhere.
+                let verdict = self.grant(grant);
+                let is_fine = matches!(verdict, Ok(_) | Err(Refused::NoSlotWanted(_)));
+                assert!(is_fine, "{verdict:?}\n{}", self.table());
+                return true;
+            }
+            return self.world.is_some() && (self.serve() || self.let_time_pass());
         };
         let lease = self.lease(command, "w1");
         if let Some(report) = self.work(&lease) {
@@ -448,6 +543,29 @@ impl Sim {
         self.start().expect("a run begins");
         self.finish();
         self
+    }
+
+    /// Moves the clock to the next time at which something can happen; whether there is one.
+    pub fn let_time_pass(&mut self) -> bool {
+        if self.state.is_ended() || self.state.is_paused() {
+            return false;
+        }
+        let pending = self
+            .state
+            .commands()
+            .filter_map(|(_, command)| match command.phase {
+                CommandPhase::Pending { not_before, .. } => not_before,
+                CommandPhase::Leased { .. }
+                | CommandPhase::Parked(_)
+                | CommandPhase::Spent
+                | CommandPhase::Called(_) => None,
+            });
+        let Some(next) = pending.chain(self.next_timer()).min() else {
+            return false;
+        };
+        self.now = self.now.max(next);
+        self.fire_timers();
+        true
     }
 
     /// Moves the clock.

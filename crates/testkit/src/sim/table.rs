@@ -8,7 +8,7 @@ use noetl_types::record::NewEvent;
 use noetl_types::{Json, JsonMap};
 
 /// Keys that only tell ids, times and what stands in other columns.
-const NOISE: [&str; 17] = [
+const NOISE: [&str; 20] = [
     "command_id",
     "loop_id",
     "idempotency_key",
@@ -26,6 +26,9 @@ const NOISE: [&str; 17] = [
     "max_attempts",
     "not_before",
     "fire_at",
+    "child_execution_id",
+    "kept_seq",
+    "signal_id",
 ];
 
 /// One row for each event: seq, event, node, status, content. The content is told by the parts of

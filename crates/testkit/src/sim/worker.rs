@@ -13,7 +13,7 @@ use noetl_playbook::shift::{
 use noetl_playbook::template::TemplateLimits;
 use noetl_types::{CommandId, ExecutionId, Json, Seq, Text, Timestamp};
 
-use super::play::{Call, Play, as_written};
+use super::play::{Call, Play, as_written, claimed};
 
 /// What a worker is given.
 pub(super) struct Task<'j> {
@@ -35,16 +35,17 @@ pub(super) fn work(task: Task<'_>) -> Option<Finished> {
     let Task {
         issued, payloads, ..
     } = task;
-    let total = issued.looping.map_or(0, |looping| looping.size);
+    let total = issued.looping.and_then(|looping| looping.size);
     let job = Job {
         playbook: Arc::clone(task.playbook),
         step: Text::from(issued.step.as_str()),
         execution_id: task.execution_id,
-        command_id: task.command,
+        command_id: Some(task.command),
         worker_id: None,
         idempotency_key: Text::from(format!("{}:{}", task.execution_id, task.seq)),
         carried: task.carried,
-        iteration: issued.index.map(|index| (index, total)),
+        iteration: issued.index.zip(total),
+        frame: issued.frame.map(|frame| frame.max_rows),
         issued_at: task.issued_at,
         limits: TemplateLimits::default(),
         max_data: MAX_DATA,
@@ -92,7 +93,10 @@ fn play(
         input: &input,
     };
     match tools(&call) {
-        Play::AsWritten => Some(Answer::ok(as_written(spec.kind, &config))),
+        Play::AsWritten => Some(Answer::ok(match issued.frame {
+            Some(frame) if &*spec.label == "claim" => claimed(&config, issued.index, frame),
+            Some(_) | None => as_written(spec.kind, &config),
+        })),
         Play::Ok(data) => Some(Answer::ok(data)),
         Play::Fail(error, data) => Some(Answer {
             data,

@@ -1,16 +1,20 @@
 //! The exchange on the wire: hop by hop through redirects, each checked, and a bounded body.
+//!
+//! Whatever a tool fetches over HTTP goes through [`Web`], so that the operator's rules hold for all
+//! of it.
 
 use std::error::Error as _;
 use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use noetl_types::{ByteSize, TaskError, TaskErrorKind};
 use reqwest::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, LOCATION};
-use reqwest::{Method, Response, StatusCode, Url};
+use reqwest::redirect::Policy;
+use reqwest::{Client, Method, Response, StatusCode, Url};
 
-use super::Clients;
 use super::request::Request;
 use super::response::Answer;
-use crate::egress::{EgressDenied, EgressPolicy};
+use crate::egress::{CheckedNames, EgressDenied, EgressPolicy};
 
 /// Redirects that are followed.
 const MOST_REDIRECTS: usize = 3;
@@ -27,11 +31,27 @@ const HARMLESS: [&str; 8] = [
     "user-agent",
 ];
 
-/// What an exchange needs.
-pub(super) struct Exchange<'e> {
-    pub(super) egress: &'e EgressPolicy,
-    pub(super) clients: &'e Clients,
-    pub(super) payload_cap: ByteSize,
+/// The web as far as the operator opens it to tools.
+#[derive(Debug)]
+pub(crate) struct Web {
+    egress: Arc<EgressPolicy>,
+    clients: Mutex<Option<Clients>>,
+}
+
+/// The clients, made with the first call since reading the machine's certificates takes a while.
+#[derive(Debug, Clone)]
+struct Clients {
+    /// Connects to addresses that the policy lets through.
+    checked: Client,
+    /// Connects to hosts that a rule names, whatever their address.
+    named: Client,
+}
+
+/// An answer whose body is still to come.
+#[derive(Debug)]
+pub(crate) struct Incoming {
+    url: Url,
+    response: Response,
 }
 
 /// The request of the next hop.
@@ -42,9 +62,27 @@ struct Hop {
     body: Option<Vec<u8>>,
 }
 
-impl Exchange<'_> {
-    /// Sends the request and reads the answer.
-    pub(super) async fn run(&self, request: &Request) -> Result<Answer, TaskError> {
+impl Web {
+    /// The web under a policy. Nothing is set up yet.
+    pub(crate) fn new(egress: EgressPolicy) -> Self {
+        Self {
+            egress: Arc::new(egress),
+            clients: Mutex::default(),
+        }
+    }
+
+    /// Sends a request and reads the answer, whose body may have so many bytes once it is unpacked.
+    pub(crate) async fn exchange(
+        &self,
+        request: &Request,
+        largest: ByteSize,
+    ) -> Result<Answer, TaskError> {
+        self.open(request).await?.read(largest).await
+    }
+
+    /// Sends a request, through redirects where it follows them.
+    pub(crate) async fn open(&self, request: &Request) -> Result<Incoming, TaskError> {
+        let clients = self.clients()?;
         let mut hop = Hop {
             method: request.method.clone(),
             url: request.url.clone(),
@@ -53,14 +91,15 @@ impl Exchange<'_> {
         };
         let mut redirects = 0;
         loop {
-            let response = self.send(&hop).await?;
+            let response = self.send(&clients, &hop).await?;
             let next = if request.follow_redirects {
                 target(&hop.url, &response)?
             } else {
                 None
             };
             let Some(next) = next else {
-                return self.read(hop.url, response).await;
+                let url = hop.url;
+                return Ok(Incoming { url, response });
             };
             redirects += 1;
             if redirects > MOST_REDIRECTS {
@@ -76,8 +115,8 @@ impl Exchange<'_> {
         }
     }
 
-    async fn send(&self, hop: &Hop) -> Result<Response, TaskError> {
-        let client = self.client(&hop.url)?;
+    async fn send(&self, clients: &Clients, hop: &Hop) -> Result<Response, TaskError> {
+        let client = self.client(clients, &hop.url)?;
         let mut request = client
             .request(hop.method.clone(), hop.url.clone())
             .headers(hop.headers.clone());
@@ -92,11 +131,11 @@ impl Exchange<'_> {
 
     /// The client for a URL. A client checks the addresses of names; an address that is written
     /// out never passes its resolver, so it is checked here.
-    fn client(&self, url: &Url) -> Result<&reqwest::Client, TaskError> {
+    fn client<'c>(&self, clients: &'c Clients, url: &Url) -> Result<&'c Client, TaskError> {
         let host = url.host_str().unwrap_or("");
         let port = url.port_or_known_default().unwrap_or(0);
         if self.egress.names(host, port) {
-            return Ok(&self.clients.named);
+            return Ok(&clients.named);
         }
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         if let Ok(address) = bare.parse::<IpAddr>() {
@@ -104,37 +143,84 @@ impl Exchange<'_> {
                 .check(bare, address)
                 .map_err(|error| denied(&error))?;
         }
-        Ok(&self.clients.checked)
+        Ok(&clients.checked)
     }
 
-    async fn read(&self, url: Url, mut response: Response) -> Result<Answer, TaskError> {
-        let too_large = || {
-            let most = self.payload_cap;
-            let message = format!("the body of the answer is larger than {most}");
-            TaskError::new(TaskErrorKind::Limit, message)
+    fn clients(&self) -> Result<Clients, TaskError> {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(clients) = &*clients {
+            return Ok(clients.clone());
+        }
+        // Another part of the process may have installed it already, which is as good.
+        rustls::crypto::ring::default_provider()
+            .install_default()
+            .ok();
+        let build = |policy: Arc<EgressPolicy>| {
+            Client::builder()
+                .redirect(Policy::none())
+                .no_proxy()
+                .user_agent(concat!("noetl/", env!("CARGO_PKG_VERSION")))
+                .dns_resolver(Arc::new(CheckedNames(policy)))
+                .build()
+                .map_err(|error| {
+                    let message = format!("the HTTP client cannot be set up: {error}");
+                    TaskError::new(TaskErrorKind::Unknown, message)
+                })
         };
-        let announced = response.content_length().unwrap_or(0);
-        if announced > self.payload_cap.as_bytes() {
-            return Err(too_large());
+        let made = Clients {
+            checked: build(Arc::clone(&self.egress))?,
+            named: build(Arc::new(EgressPolicy::Anywhere))?,
+        };
+        *clients = Some(made.clone());
+        Ok(made)
+    }
+}
+
+impl Incoming {
+    /// The status.
+    pub(crate) fn status(&self) -> StatusCode {
+        self.response.status()
+    }
+
+    /// The headers.
+    pub(crate) fn headers(&self) -> &HeaderMap {
+        self.response.headers()
+    }
+
+    /// The next piece of the body, unpacked; nothing at its end.
+    pub(crate) async fn piece(&mut self) -> Result<Option<impl AsRef<[u8]> + use<>>, TaskError> {
+        let piece = self.response.chunk().await;
+        piece.map_err(|error| failure(&self.url, &error))
+    }
+
+    /// Reads the body to its end. The bound is on what comes out of the unpacking, so that a small
+    /// answer cannot grow without one.
+    pub(crate) async fn read(mut self, largest: ByteSize) -> Result<Answer, TaskError> {
+        let announced = self.response.content_length().unwrap_or(0);
+        if announced > largest.as_bytes() {
+            return Err(too_large(largest));
         }
         let mut body = Vec::new();
-        while let Some(chunk) = response
-            .chunk()
-            .await
-            .map_err(|error| failure(&url, &error))?
-        {
-            if self.payload_cap.is_exceeded_by(body.len() + chunk.len()) {
-                return Err(too_large());
+        while let Some(piece) = self.piece().await? {
+            let piece = piece.as_ref();
+            if largest.is_exceeded_by(body.len() + piece.len()) {
+                return Err(too_large(largest));
             }
-            body.extend(&chunk);
+            body.extend(piece);
         }
         Ok(Answer {
-            status: response.status(),
-            headers: std::mem::take(response.headers_mut()),
-            url: shown(&url),
+            status: self.response.status(),
+            headers: std::mem::take(self.response.headers_mut()),
+            url: shown(&self.url),
             body,
         })
     }
+}
+
+/// The error of a body that is over its bound.
+pub(crate) fn too_large(largest: ByteSize) -> TaskError {
+    let message = format!("the body of the answer is larger than {largest}");
+    TaskError::new(TaskErrorKind::Limit, message)
 }
 
 /// Where an answer sends the client, if it does.
@@ -184,7 +270,7 @@ impl Hop {
 }
 
 /// A URL as it may be shown: without user and password.
-fn shown(url: &Url) -> String {
+pub(crate) fn shown(url: &Url) -> String {
     let mut url = url.clone();
     // Both fail only for URLs that cannot have a user.
     url.set_username("").ok();

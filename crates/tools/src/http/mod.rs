@@ -5,86 +5,34 @@ mod exchange;
 mod request;
 mod response;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use noetl_types::{ByteSize, TaskError, TaskErrorKind};
-use reqwest::Client;
-use reqwest::redirect::Policy;
+use noetl_types::{ByteSize, TaskError};
 use tokio::time::Instant;
 
-use self::exchange::Exchange;
-use self::request::Request;
+pub(crate) use self::exchange::{Incoming, Web, shown, too_large};
+pub(crate) use self::request::{IDEMPOTENCY_KEY, Request, headers, idempotency_key, read_url};
+pub(crate) use self::response::refusal;
 use crate::call::{Call, Outcome};
-use crate::egress::{CheckedNames, EgressPolicy};
-use crate::settings::Settings;
 use crate::tool::{Scope, Tool};
 
 /// Sends HTTP requests.
 #[derive(Debug)]
 pub(crate) struct Http {
-    egress: Arc<EgressPolicy>,
+    web: Arc<Web>,
     payload_cap: ByteSize,
-    clients: Mutex<Option<Clients>>,
-}
-
-/// The clients, made with the first call since reading the machine's certificates takes a while.
-#[derive(Debug, Clone)]
-struct Clients {
-    /// Connects to addresses that the policy lets through.
-    checked: Client,
-    /// Connects to hosts that a rule names, whatever their address.
-    named: Client,
 }
 
 impl Http {
-    pub(crate) fn new(settings: &Settings) -> Self {
-        Self {
-            egress: Arc::new(settings.egress.clone()),
-            payload_cap: settings.payload_cap,
-            clients: Mutex::default(),
-        }
-    }
-
-    fn clients(&self) -> Result<Clients, TaskError> {
-        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(clients) = &*clients {
-            return Ok(clients.clone());
-        }
-        // Another part of the process may have installed it already, which is as good.
-        rustls::crypto::ring::default_provider()
-            .install_default()
-            .ok();
-        let build = |policy: Arc<EgressPolicy>| {
-            Client::builder()
-                .redirect(Policy::none())
-                .no_proxy()
-                .user_agent(concat!("noetl/", env!("CARGO_PKG_VERSION")))
-                .dns_resolver(Arc::new(CheckedNames(policy)))
-                .build()
-                .map_err(|error| {
-                    let message = format!("the HTTP client cannot be set up: {error}");
-                    TaskError::new(TaskErrorKind::Unknown, message)
-                })
-        };
-        let made = Clients {
-            checked: build(Arc::clone(&self.egress))?,
-            named: build(Arc::new(EgressPolicy::Anywhere))?,
-        };
-        *clients = Some(made.clone());
-        Ok(made)
+    pub(crate) fn new(web: Arc<Web>, payload_cap: ByteSize) -> Self {
+        Self { web, payload_cap }
     }
 
     async fn work(&self, call: &Call) -> Result<Outcome, TaskError> {
-        let request = Request::read(call)?;
-        let clients = self.clients()?;
-        let exchange = Exchange {
-            egress: &self.egress,
-            clients: &clients,
-            payload_cap: self.payload_cap,
-        };
+        let request = Request::of_call(call)?;
         let started = Instant::now();
-        let answer = exchange.run(&request).await?;
+        let answer = self.web.exchange(&request, self.payload_cap).await?;
         Ok(answer.outcome(request.response_type, started.elapsed()))
     }
 }

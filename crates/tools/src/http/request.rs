@@ -9,11 +9,9 @@ use super::auth;
 use crate::call::Call;
 use crate::config::{Config, missing, printed, unreadable, wrong};
 
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
-
 /// A request, ready to be sent.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(crate) struct Request {
     pub(super) method: Method,
     pub(super) url: Url,
     pub(super) headers: HeaderMap,
@@ -24,7 +22,7 @@ pub(super) struct Request {
 
 /// What the author makes of the answer's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ResponseType {
+pub(crate) enum ResponseType {
     /// JSON, or text where it is none.
     Json,
     /// Text.
@@ -34,20 +32,38 @@ pub(super) enum ResponseType {
 }
 
 impl Request {
+    /// Reads what is at an address.
+    pub(crate) fn get(url: Url) -> Self {
+        Self {
+            method: Method::GET,
+            url,
+            headers: HeaderMap::new(),
+            body: None,
+            follow_redirects: true,
+            response_type: ResponseType::Text,
+        }
+    }
+
+    /// The same address with another method and body; redirects are followed.
+    pub(crate) fn new(method: Method, url: Url, headers: HeaderMap, body: Option<Vec<u8>>) -> Self {
+        Self {
+            method,
+            headers,
+            body,
+            ..Self::get(url)
+        }
+    }
+
     /// Reads the config of a call.
-    pub(super) fn read(call: &Call) -> Result<Self, TaskError> {
+    pub(super) fn of_call(call: &Call) -> Result<Self, TaskError> {
         let config = Config(&call.config);
         let method = method(config)?;
         let mut headers = headers(config)?;
         let body = body(config, &mut headers)?;
-        if let Some(auth) = config.get("auth") {
-            let (name, value) = auth::header(auth)?;
-            headers.insert(name, value);
-        }
-        if !method.is_safe() && !headers.contains_key(IDEMPOTENCY_KEY) {
-            let value = HeaderValue::from_str(&call.idempotency_key)
-                .map_err(|_| unreadable("idempotency_key", "cannot be a header"))?;
-            headers.insert(IDEMPOTENCY_KEY, value);
+        if !method.is_safe() {
+            headers
+                .entry(IDEMPOTENCY_KEY)
+                .or_insert(idempotency_key(call)?);
         }
         Ok(Self {
             url: url(config)?,
@@ -58,6 +74,15 @@ impl Request {
             response_type: response_type(config)?,
         })
     }
+}
+
+/// The header that names the key under which an effect happens once.
+pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// The key under which the effect of a call happens once, as the value of a header.
+pub(crate) fn idempotency_key(call: &Call) -> Result<HeaderValue, TaskError> {
+    HeaderValue::from_str(&call.idempotency_key)
+        .map_err(|_| unreadable("idempotency_key", "cannot be a header"))
 }
 
 fn method(config: Config<'_>) -> Result<Method, TaskError> {
@@ -71,16 +96,7 @@ fn url(config: Config<'_>) -> Result<Url, TaskError> {
         Some(text) => Some(text),
         None => config.text("endpoint")?,
     };
-    let text = text.ok_or_else(|| missing("'url'"))?;
-    let mut url = Url::parse(text.trim())
-        .map_err(|error| unreadable("url", &format!("is '{text}', which is no URL: {error}")))?;
-    if !matches!(url.scheme(), "http" | "https") {
-        let why = format!(
-            "has the scheme '{}'; only http and https can be used",
-            url.scheme()
-        );
-        return Err(unreadable("url", &why));
-    }
+    let mut url = read_url("url", text.ok_or_else(|| missing("'url'"))?)?;
     if let Some(params) = config.map("params")? {
         let pairs = pairs("params", params)?;
         if !pairs.is_empty() {
@@ -88,6 +104,20 @@ fn url(config: Config<'_>) -> Result<Url, TaskError> {
         }
     }
     Ok(url)
+}
+
+/// The address that a key holds.
+pub(crate) fn read_url(key: &str, text: &str) -> Result<Url, TaskError> {
+    let url = Url::parse(text.trim())
+        .map_err(|error| unreadable(key, &format!("is '{text}', which is no URL: {error}")))?;
+    if matches!(url.scheme(), "http" | "https") {
+        return Ok(url);
+    }
+    let why = format!(
+        "has the scheme '{}'; only http and https can be used",
+        url.scheme()
+    );
+    Err(unreadable(key, &why))
 }
 
 /// Names and values of a query or a form: null is left out, a list repeats its name.
@@ -104,7 +134,8 @@ fn pairs(key: &str, map: &JsonMap) -> Result<Vec<(String, String)>, TaskError> {
     Ok(pairs)
 }
 
-fn headers(config: Config<'_>) -> Result<HeaderMap, TaskError> {
+/// The headers that a config asks for, with that of its credential.
+pub(crate) fn headers(config: Config<'_>) -> Result<HeaderMap, TaskError> {
     let mut headers = HeaderMap::new();
     for (name, value) in config.texts("headers")? {
         let key = || format!("headers.{name}");
@@ -112,6 +143,10 @@ fn headers(config: Config<'_>) -> Result<HeaderMap, TaskError> {
             .map_err(|_| unreadable(&key(), "cannot be the value of a header"))?;
         let name = HeaderName::from_bytes(name.as_bytes())
             .map_err(|_| unreadable(&key(), "is not the name of a header"))?;
+        headers.insert(name, value);
+    }
+    if let Some(auth) = config.get("auth") {
+        let (name, value) = auth::header(auth)?;
         headers.insert(name, value);
     }
     Ok(headers)

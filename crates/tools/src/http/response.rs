@@ -15,7 +15,7 @@ use crate::lenient::lenient_json;
 
 /// An answer, read to its end.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(crate) struct Answer {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) url: String,
@@ -46,17 +46,14 @@ impl Answer {
         }
     }
 
-    fn error(&self) -> Option<TaskError> {
-        if self.status.is_success() {
-            return None;
-        }
-        let status = self.status.as_u16();
-        let kind = TaskErrorKind::of_http_status(status).unwrap_or(TaskErrorKind::Unknown);
-        Some(TaskError {
-            code: Some(Json::from(u32::from(status))),
-            status: Some(status),
-            ..TaskError::new(kind, format!("HTTP {status} response"))
-        })
+    /// The body, as it is.
+    pub(crate) fn into_body(self) -> Vec<u8> {
+        self.body
+    }
+
+    /// Why the answer is a failure, if it is one.
+    pub(crate) fn error(&self) -> Option<TaskError> {
+        refusal(self.status)
     }
 
     /// Names in lower case; a name that comes more than once has its values joined.
@@ -112,6 +109,20 @@ impl Answer {
         let pause = until.duration_since(now).unwrap_or_default();
         Some(Millis::from(pause))
     }
+}
+
+/// Why a status means failure, if it does.
+pub(crate) fn refusal(status: StatusCode) -> Option<TaskError> {
+    if status.is_success() {
+        return None;
+    }
+    let status = status.as_u16();
+    let kind = TaskErrorKind::of_http_status(status).unwrap_or(TaskErrorKind::Unknown);
+    Some(TaskError {
+        code: Some(Json::from(u32::from(status))),
+        status: Some(status),
+        ..TaskError::new(kind, format!("HTTP {status} response"))
+    })
 }
 
 fn charset(content_type: &str) -> Option<&'static Encoding> {

@@ -5,7 +5,6 @@
 
 mod interpreter;
 mod pool;
-mod source;
 #[cfg(test)]
 mod tests;
 
@@ -19,25 +18,28 @@ use tokio::sync::Semaphore;
 use self::interpreter::Lost;
 use self::pool::{Key, Pool, TakeError};
 use crate::call::{Call, Outcome};
-use crate::config::Config;
+use crate::config::{Config, missing};
 use crate::lenient::lenient_json;
 use crate::process::Written;
+use crate::program::{is_variable, not_a_variable, private_folder};
 use crate::settings::Settings;
-use crate::shell::private_folder;
+use crate::source::Sources;
 use crate::tool::{Scope, Tool};
 
 /// Runs python code.
 #[derive(Debug)]
 pub(crate) struct Python {
     settings: Arc<Settings>,
+    sources: Arc<Sources>,
     pool: Arc<Pool>,
 }
 
 impl Python {
-    pub(crate) fn new(settings: Arc<Settings>) -> Self {
+    pub(crate) fn new(settings: Arc<Settings>, sources: Arc<Sources>) -> Self {
         Self {
             pool: Arc::new(Pool::new(Arc::clone(&settings))),
             settings,
+            sources,
         }
     }
 
@@ -84,8 +86,14 @@ impl Python {
     fn key(&self, config: Config<'_>) -> Result<(Key, BTreeMap<String, String>), TaskError> {
         let default = self.settings.python.interpreter.as_str();
         let program = config.text("python")?.unwrap_or(default).to_owned();
-        let (at_start, of_call) = config
-            .texts("env")?
+        let variables = config.texts("env")?;
+        if let Some((name, _)) = variables
+            .iter()
+            .find(|(name, value)| !is_variable(name, value))
+        {
+            return Err(not_a_variable(name));
+        }
+        let (at_start, of_call) = variables
             .into_iter()
             .partition(|(name, _)| matters_at_start(name));
         let key = Key {
@@ -101,7 +109,7 @@ impl Python {
         environment: BTreeMap<String, String>,
     ) -> Result<Json, TaskError> {
         let config = Config(&call.config);
-        let code = source::code(config, &self.settings).await?;
+        let code = self.code(config).await?;
         let environment = environment
             .into_iter()
             .map(|(name, value)| (name, Json::from(value)));
@@ -116,7 +124,25 @@ impl Python {
             ("libs", config.get("libs").cloned().unwrap_or_default()),
             ("env", Json::object(environment)),
             ("cwd", Json::from(config.text("cwd")?)),
+            (
+                "cpu_seconds",
+                Json::from(self.settings.walls.cpu_seconds_within(call.timeout)),
+            ),
         ]))
+    }
+
+    /// The code that the config names.
+    async fn code(&self, config: Config<'_>) -> Result<String, TaskError> {
+        if let Some(code) = config.text("code")? {
+            return Ok(code.to_owned());
+        }
+        if let Some(code) = config.base64_text("code_b64")? {
+            return Ok(code);
+        }
+        match config.map("script")? {
+            Some(script) => Ok(self.sources.read(Config(script)).await?.text),
+            None => Err(missing("'code', 'code_b64' or 'script'")),
+        }
     }
 
     fn outcome(&self, reply: &Json, written: &Written) -> Outcome {

@@ -6,15 +6,20 @@ use noetl_types::Json;
 use super::Python;
 use super::interpreter::Interpreter;
 use super::pool::Key;
+use crate::http::Web;
+use crate::program::private_folder;
 use crate::settings::Settings;
-use crate::shell::private_folder;
+use crate::source::Sources;
 
 /// The end of the worker closes the channel; code that is running then has nobody to end it but
 /// the kernel.
 #[tokio::test]
 async fn code_does_not_outlive_its_worker() {
     let settings = Settings::default().with_environment(std::env::vars(), &[]);
-    let python = Python::new(Arc::new(settings.clone()));
+    let shared = Arc::new(settings.clone());
+    let web = Arc::new(Web::new(settings.egress.clone()));
+    let sources = Arc::new(Sources::new(Arc::clone(&shared), web));
+    let python = Python::new(shared, sources);
     let key = Key {
         program: "python3".into(),
         environment: std::collections::BTreeMap::new(),

@@ -395,6 +395,70 @@ async fn large_bodies_are_refused_while_they_come() {
     assert_eq!(run(&small(), get(&server.url("/"))).await.error, None);
 }
 
+/// What a program makes of some bytes.
+fn piped(program: &str, argument: &str, input: &[u8]) -> Vec<u8> {
+    use std::io::Write as _;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    file.as_file().write_all(input).unwrap();
+    let output = std::process::Command::new(program)
+        .args([argument, file.path().to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{program}");
+    output.stdout
+}
+
+fn packed(body: &[u8]) -> Vec<u8> {
+    let packed = piped("gzip", "-c", body);
+    let headers = format!(
+        "content-encoding: gzip\r\ncontent-length: {}\r\n",
+        packed.len()
+    );
+    [answer("200 OK", &headers, "").as_bytes(), &packed].concat()
+}
+
+#[tokio::test]
+async fn packed_answers_are_unpacked_within_the_bound() {
+    let reply = packed(br#"{"a": "b"}"#);
+    let server = Server::start(move |_| reply.clone()).await;
+    let outcome = run(&toolbox(), get(&server.url("/"))).await;
+    assert_eq!(outcome.error, None);
+    assert_eq!(body_of(&outcome), r#"{"a":"b"}"#);
+    let encodings = server.last().header("accept-encoding").unwrap().to_owned();
+    assert!(encodings.contains("gzip"), "{encodings}");
+
+    // Twenty megabytes in twenty kilobytes.
+    let bomb = packed(&vec![b'x'; 20 << 20]);
+    assert!(bomb.len() < 64 << 10);
+    let server = Server::start(move |_| bomb.clone()).await;
+    let small = Toolbox::new(Settings {
+        payload_cap: noetl_types::ByteSize::from_kib(64),
+        ..Settings::default()
+    });
+    let (kind, message) = error(&small, get(&server.url("/"))).await;
+    assert_eq!(kind, TaskErrorKind::Limit);
+    assert_eq!(message, "the body of the answer is larger than 64KiB");
+
+    // One that is cut off or not packed at all is no answer.
+    let broken = answer("200 OK", "content-encoding: gzip\r\n", "plain");
+    let server = Server::saying(&broken).await;
+    let (kind, _) = error(&toolbox(), get(&server.url("/"))).await;
+    assert_eq!(kind, TaskErrorKind::Connection);
+}
+
+#[tokio::test]
+async fn bytes_come_as_base64_whatever_they_are() {
+    let mut reply = answer("200 OK", "content-type: image/png\r\n", "").into_bytes();
+    reply.extend([0, 255, 10]);
+    let server = Server::start(move |_| reply.clone()).await;
+    let config = format!(
+        r#"{{"url": "{}", "response_type": "binary"}}"#,
+        server.url("/")
+    );
+    let outcome = run(&toolbox(), http(&config)).await;
+    assert_eq!(body_of(&outcome), r#"{"base64":"AP8K","bytes":3}"#);
+}
+
 #[tokio::test]
 async fn failures_of_the_connection() {
     let port = {

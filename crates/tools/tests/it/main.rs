@@ -7,9 +7,20 @@
     reason = "a test fails by panicking"
 )]
 
+mod container;
+mod database;
 mod http;
+mod mcp;
+mod platform;
+mod postgres;
 mod python;
+#[cfg(feature = "rhai")]
+mod rhai;
+mod script;
 mod server;
 mod shell;
+mod sqlite;
 mod support;
+mod tls;
+mod transfer;
 mod walls;

@@ -5,9 +5,10 @@ use noetl_tools::{Call, ToolKind, Toolbox};
 use noetl_types::{Json, TaskErrorKind};
 use proptest::prelude::*;
 
+use crate::server::{Server, answer};
 use crate::support::{
-    call, data, error, is_alive, one_interpreter, python, python_with, run, settings, text,
-    toolbox, until, value,
+    call, data, error, is_alive, make_executable, one_interpreter, python, python_with, run,
+    settings, text, toolbox, until, value,
 };
 use crate::walls::join_all;
 
@@ -73,6 +74,35 @@ async fn the_three_ways_to_give_a_result() {
             "'''doc'''\nfrom __future__ import annotations\nreturn 3",
             "{}",
             "3",
+        ),
+    ] {
+        assert_eq!(
+            data(&toolbox, python_with(code, input)).await,
+            expected,
+            "{code}"
+        );
+    }
+}
+
+/// Where no `return` is met, what was assigned and `main` count; a bare one ends the step.
+#[tokio::test]
+async fn a_return_that_is_not_met_is_none() {
+    let toolbox = one_interpreter();
+    for (code, input, expected) in [
+        (
+            "if n > 3:\n    return 'big'\ndef main(n):\n    return n",
+            r#"{"n": 2}"#,
+            "2",
+        ),
+        (
+            "if n > 3:\n    return 'big'\nresult = n",
+            r#"{"n": 2}"#,
+            "2",
+        ),
+        (
+            "result = 0\nif n > 3:\n    return\ndef main(n):\n    return n",
+            r#"{"n": 4}"#,
+            "0",
         ),
     ] {
         assert_eq!(
@@ -521,6 +551,10 @@ async fn libs_env_and_cwd() {
     let (kind, message) = error(&toolbox, call(ToolKind::Python, &config)).await;
     assert_eq!(kind, TaskErrorKind::Transform);
     assert!(message.contains("/not/there"), "{message}");
+    let config = value(r#"{"code": "result = 1", "env": {"A=B": "x"}}"#);
+    let (kind, message) = error(&toolbox, call(ToolKind::Python, &config)).await;
+    assert_eq!(kind, TaskErrorKind::Schema);
+    assert!(message.contains("'A=B'"), "{message}");
     // A variable that only counts at the start gets an interpreter that was started with it.
     let config = value(
         r#"{"code": "import sys\nresult = '/extra/path' in sys.path", "env": {"PYTHONPATH": "/extra/path"}}"#,
@@ -595,9 +629,9 @@ async fn where_code_comes_from() {
             "'s3'",
         ),
         (
-            r#"{"script": {"uri": "http://h/k"}}"#,
+            r#"{"script": {"uri": "gs://b/k"}}"#,
             TaskErrorKind::Unsupported,
-            "http://h/k",
+            "use inline, file or http",
         ),
         (
             r#"{"script": {"uri": "/no/such/file.py"}}"#,
@@ -620,6 +654,61 @@ async fn where_code_comes_from() {
     )
     .await;
     assert_eq!(kind, TaskErrorKind::Auth);
+}
+
+#[tokio::test]
+async fn code_comes_over_the_web_through_the_guard() {
+    let server = Server::start(|seen| match seen.target() {
+        "/there.py" => answer("200 OK", "", "result = 'from the web'").into_bytes(),
+        "/moved.py" => answer("302 X", "location: /there.py\r\n", "").into_bytes(),
+        "/bytes.py" => [answer("200 OK", "", "").as_bytes(), &[0xff]].concat(),
+        _ => answer("404 X", "", "").into_bytes(),
+    })
+    .await;
+    let toolbox = one_interpreter();
+    let from = |path: &str| {
+        let config = format!(
+            r#"{{"script": {{"uri": "{}", "source": {{"type": "http"}}}}}}"#,
+            server.url(path)
+        );
+        call(ToolKind::Python, &value(&config))
+    };
+    for path in ["/there.py", "/moved.py"] {
+        assert_eq!(data(&toolbox, from(path)).await, r#""from the web""#);
+    }
+    let (kind, message) = error(&toolbox, from("/gone.py")).await;
+    assert_eq!(kind, TaskErrorKind::NotFound);
+    assert!(message.contains("HTTP 404 response"), "{message}");
+    let (kind, _) = error(&toolbox, from("/bytes.py")).await;
+    assert_eq!(kind, TaskErrorKind::Parse);
+
+    let mut settings = settings();
+    settings.egress = noetl_tools::egress::EgressPolicy::parse("").unwrap();
+    let before = server.seen().len();
+    let (kind, message) = error(&Toolbox::new(settings), from("/there.py")).await;
+    assert_eq!(kind, TaskErrorKind::Auth);
+    assert!(message.contains("NOETL_EGRESS_ALLOW"), "{message}");
+    assert_eq!(server.seen().len(), before);
+}
+
+#[tokio::test]
+async fn another_interpreter_can_be_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("mine");
+    std::fs::write(&file, "#!/bin/sh\nMINE=yes exec python3 \"$@\"\n").unwrap();
+    make_executable(&file);
+    let config = Json::object([
+        (
+            "code",
+            Json::from("import os\nresult = os.environ.get('MINE')"),
+        ),
+        ("python", Json::from(file.to_str().unwrap())),
+    ]);
+    let toolbox = one_interpreter();
+    let mine = call(ToolKind::Python, &config);
+    assert_eq!(data(&toolbox, mine).await, r#""yes""#);
+    let plain = python("import os\nresult = os.environ.get('MINE', 'no')");
+    assert_eq!(data(&toolbox, plain).await, r#""no""#);
 }
 
 #[tokio::test]

@@ -19,6 +19,7 @@ pub(crate) fn call(kind: ToolKind, config: &Json) -> Call {
         config: config.as_map().unwrap().clone(),
         input: JsonMap::new(),
         execution_id: "7001".into(),
+        command: "7002".into(),
         step: "greet".into(),
         label: "greet".into(),
         idempotency_key: "7001:4:greet:1".into(),
@@ -115,4 +116,10 @@ pub(crate) fn is_alive(pid: u32) -> bool {
         .rsplit_once(") ")
         .and_then(|(_, rest)| rest.chars().next());
     !matches!(state, None | Some('Z' | 'X'))
+}
+
+/// Lets a file be run.
+pub(crate) fn make_executable(file: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o755)).unwrap();
 }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use noetl_tools::{Call, CancellationToken, ToolKind};
+use noetl_tools::{Call, CancellationToken, ToolKind, Toolbox};
 use noetl_types::{Json, TaskErrorKind};
 
 use crate::support::{
-    call, data, error, is_alive, one_interpreter, pid_in, python, run, shell, text, toolbox, until,
-    value,
+    call, data, error, is_alive, one_interpreter, pid_in, python, run, settings, shell, text,
+    toolbox, until, value,
 };
 
 fn short(call: Call) -> Call {
@@ -29,9 +29,9 @@ async fn noop_gives_its_result() {
 
 #[tokio::test]
 async fn other_kinds_are_not_supported() {
-    let (kind, message) = error(&toolbox(), call(ToolKind::Postgres, &Json::empty_map())).await;
+    let (kind, message) = error(&toolbox(), call(ToolKind::Wait, &Json::empty_map())).await;
     assert_eq!(kind, TaskErrorKind::Unsupported);
-    assert!(message.contains("'postgres'"), "{message}");
+    assert!(message.contains("'wait'"), "{message}");
 }
 
 #[tokio::test]
@@ -165,6 +165,71 @@ async fn a_cancelled_call_does_not_wait_for_a_place() {
     let (first, second) = tokio::join!(first, second);
     assert_eq!(first.error.unwrap().kind, TaskErrorKind::Cancelled);
     assert_eq!(second.error.unwrap().kind, TaskErrorKind::Cancelled);
+}
+
+/// The hard minimum, seen from inside: nothing of the worker's environment, a group and a folder for
+/// itself alone, and a limit on everything.
+#[tokio::test]
+async fn every_wall_stands_before_user_code_runs() {
+    // The test itself has the second of these, from cargo.
+    let canary = [("CANARY".to_owned(), "x".to_owned())];
+    let mut settings = settings().with_environment(canary, &[]);
+    settings.walls.memory = Some(noetl_types::ByteSize::from_gib(8));
+    settings.walls.cpu_seconds = Some(77);
+    settings.walls.processes = Some(900);
+    settings.walls.open_files = Some(333);
+    settings.walls.file_size = Some(noetl_types::ByteSize::from_mib(10));
+    let toolbox = Toolbox::new(settings);
+    let probe = "import os, resource\n\
+        limit = lambda name: resource.getrlimit(getattr(resource, 'RLIMIT_' + name))[0]\n\
+        limits = [limit(n) for n in ('CORE', 'AS', 'NPROC', 'NOFILE', 'FSIZE')]\n\
+        cpu = limit('CPU')\n\
+        leader = os.getpgrp() == os.getpid()\n\
+        private = os.stat('.').st_mode & 0o777\n\
+        seen = [name for name in ('CANARY', 'CARGO_MANIFEST_DIR') if name in os.environ]\n";
+    let expected = format!("[[0,{},900,333,{}],true,448,[]]", 8_u64 << 30, 10 << 20);
+    let code = format!("{probe}result = [limits, leader, private, seen]");
+    assert_eq!(data(&toolbox, python(&code)).await, expected);
+    let code = format!("{probe}result = 70 < cpu < 100");
+    assert_eq!(data(&toolbox, python(&code)).await, "true");
+
+    let script =
+        format!("{probe}import json\nprint(json.dumps([limits, seen, cpu]).replace(' ', ''))");
+    let config = Json::object([(
+        "script",
+        Json::object([(
+            "content",
+            Json::from(format!("#!/usr/bin/env python3\n{script}")),
+        )]),
+    )]);
+    let outcome = run(&toolbox, call(ToolKind::Script, &config)).await;
+    let printed = text(&outcome, "output");
+    let expected = format!("[[0,{},900,333,{}],", 8_u64 << 30, 10 << 20);
+    assert!(printed.starts_with(&expected), "{printed}");
+    assert!(printed.trim().ends_with(",[],77]"), "{printed}");
+}
+
+/// An operator can keep more of an output than usual, but not without bound.
+#[tokio::test]
+async fn outputs_have_a_bound_that_no_setting_lifts() {
+    let mut settings = settings();
+    settings.output_cap = noetl_types::ByteSize::from_gib(1);
+    let nine = shell("head -c 9437184 /dev/zero | tr '\\0' x");
+    let outcome = run(&Toolbox::new(settings), nine).await;
+    let kept = text(&outcome, "stdout").len() as u64;
+    assert_eq!(kept, noetl_tools::LARGEST_OUTPUT.as_bytes());
+    assert_eq!(outcome.data.get("truncated"), Some(&Json::from(true)));
+}
+
+/// Without a limit of its own, a process may use what the machine can give in its time.
+#[tokio::test]
+async fn processor_time_is_bounded_by_the_time_of_the_call() {
+    let cores = std::thread::available_parallelism().unwrap().get() as u64;
+    let outcome = run(&toolbox(), short(shell("ulimit -t"))).await;
+    assert_eq!(text(&outcome, "stdout"), format!("{}\n", 5 * cores));
+    let code = "import resource\nresult = resource.getrlimit(resource.RLIMIT_CPU)[0]";
+    let limit: u64 = data(&toolbox(), short(python(code))).await.parse().unwrap();
+    assert!(limit > 0 && limit <= 5 * cores + 5, "{limit}");
 }
 
 #[tokio::test]

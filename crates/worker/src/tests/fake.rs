@@ -11,9 +11,12 @@ use noetl_api::command::{
     CommandMeta, CommandReport, HeartbeatAnswer, HeartbeatRequest, KeptLease, LeaseAnswer,
     LeaseRequest, LeasedCommand, ReportAnswer, ReportRequest, ReportResult, ReportVerdict,
 };
+use noetl_api::execute::{ExecuteAnswer, ExecuteRequest};
+use noetl_api::result::{KeptResult, PutResult};
 use noetl_api::runtime::{PoolHeartbeatAnswer, RegisterWorker, RuntimeView, WorkerName};
 use noetl_api::{ApiError, LeaseToken, WorkerApi};
 use noetl_playbook::model::ToolKind;
+use noetl_tools::platform::{PlatformHandle, ResultRef};
 use noetl_tools::{Call, CancellationToken, Outcome};
 use noetl_types::{
     CatalogId, CommandId, ErrorCode, EventId, ExecutionId, Json, JsonMap, Millis, PoolName,
@@ -34,6 +37,7 @@ workflow:
   - { step: long, tool: { kind: shell, command: long } }
   - { step: hang, tool: { kind: shell, command: hang } }
   - { step: boom, tool: { kind: shell, command: boom } }
+  - { step: fetch, tool: { kind: shell, command: fetch } }
   - { step: reads, tool: { kind: shell, command: 'say {{ city }}' } }
 ";
 
@@ -73,6 +77,7 @@ pub(super) fn command(id: i64, step: &str) -> LeasedCommand {
             run: 1,
             index: None,
             collection_size: None,
+            frame_max_rows: None,
             attempts: 1,
             max_attempts: 3,
         },
@@ -121,6 +126,11 @@ pub(super) struct Seen {
     pub(super) too_large: BTreeSet<i64>,
     pub(super) verdicts: BTreeMap<i64, (ReportVerdict, Option<ErrorCode>)>,
     pub(super) payloads: BTreeMap<String, Json>,
+    /// What was put and started, with the keys.
+    pub(super) kept: Vec<(PutResult, String)>,
+    pub(super) started: Vec<(ExecuteRequest, String)>,
+    /// What it refuses to put and to start with.
+    pub(super) refuses_errands: Option<ErrorCode>,
 }
 
 impl Seen {
@@ -130,6 +140,14 @@ impl Seen {
             return Err(ApiError::Unreachable("gone fishing".into()));
         }
         Ok(())
+    }
+
+    fn check_errand(&mut self) -> Result<(), ApiError> {
+        self.check()?;
+        match self.refuses_errands {
+            Some(code) => Err(ApiError::refused(code, "no")),
+            None => Ok(()),
+        }
     }
 
     fn promise(&mut self, commands: u32) {
@@ -348,6 +366,46 @@ impl WorkerApi for FakeServer {
             payload.ok_or_else(|| ApiError::refused(ErrorCode::NotFound, "no such payload"))
         })
     }
+
+    async fn put_result(
+        &self,
+        execution_id: ExecutionId,
+        result: PutResult,
+        key: &str,
+    ) -> Result<KeptResult, ApiError> {
+        self.see(|seen| {
+            seen.check_errand()?;
+            let bytes = noetl_types::json::to_canonical(&result.data);
+            let kept = KeptResult {
+                reference: format!("noetl://execution/{execution_id}/result/{}/1", result.name)
+                    .into(),
+                store: "kv".into(),
+                scope: result.scope.clone(),
+                bytes: bytes.len() as u64,
+                sha256: sha256(&bytes).to_string().into(),
+                expires_at: None,
+            };
+            seen.kept.push((result, key.to_owned()));
+            Ok(kept)
+        })
+    }
+
+    async fn start(&self, request: ExecuteRequest, key: &str) -> Result<ExecuteAnswer, ApiError> {
+        self.see(|seen| {
+            seen.check_errand()?;
+            let path = request.path.clone();
+            seen.started.push((request, key.to_owned()));
+            Ok(ExecuteAnswer {
+                execution_id: ExecutionId::new(99).unwrap(),
+                status: "started".into(),
+                commands_generated: 1,
+                path: path.unwrap_or_else(|| "by/id".parse().unwrap()),
+                version: 3,
+                catalog_id: CatalogId::new(5).unwrap(),
+                outcome: None,
+            })
+        })
+    }
 }
 
 /// Tools that do what the command says.
@@ -382,7 +440,12 @@ impl Tools for FakeTools {
         &[ToolKind::Shell]
     }
 
-    async fn call(&self, call: Call, cancel: CancellationToken) -> Outcome {
+    async fn call(
+        &self,
+        platform: PlatformHandle,
+        call: Call,
+        cancel: CancellationToken,
+    ) -> Outcome {
         let before = self.running.fetch_add(1, Ordering::SeqCst);
         self.peak.fetch_max(before + 1, Ordering::SeqCst);
         let _running = Running(Arc::clone(&self.running));
@@ -393,6 +456,14 @@ impl Tools for FakeTools {
             "hang" => cancel.cancelled().await,
             "boom" => panic!("a tool must not"),
             "ok" => {}
+            "fetch" => {
+                let uri = "noetl://execution/7/result/a/1".into();
+                let wanted = ResultRef { uri, sha256: None };
+                return match platform.unwrap().fetch(wanted).await {
+                    Ok(data) => Outcome::ok(data),
+                    Err(error) => error.into(),
+                };
+            }
             other => return Outcome::ok(other.trim_start_matches("say ")),
         }
         Outcome::ok(call.idempotency_key)

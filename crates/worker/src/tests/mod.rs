@@ -1,5 +1,6 @@
 //! A worker between a server and tools that are played.
 
+mod errands;
 mod fake;
 
 use std::sync::Arc;
@@ -158,6 +159,24 @@ async fn leases_are_renewed_at_a_third() {
     bench.server.offer([command(1, "long")]);
     bench.until_reported(1).await;
     // A minute with a lease of thirty seconds: five or six renewals.
+    let renewals = bench.server.see(|seen| seen.heartbeats);
+    assert!((5..=7).contains(&renewals), "{renewals}");
+    bench.end().await;
+}
+
+/// Who cancels a command does not wait for a third of an hour.
+#[tokio::test(start_paused = true)]
+async fn long_leases_are_renewed_no_less_often() {
+    let hour = Millis::from_minutes(60);
+    let settings = Settings {
+        lease: hour,
+        ..settings(1)
+    };
+    let bench = Bench::start(settings, FakeServer::default());
+    let mut long = command(1, "long");
+    long.lease_until = long.claimed_at.saturating_add(hour);
+    bench.server.offer([long]);
+    bench.until_reported(1).await;
     let renewals = bench.server.see(|seen| seen.heartbeats);
     assert!((5..=7).contains(&renewals), "{renewals}");
     bench.end().await;

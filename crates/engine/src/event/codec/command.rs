@@ -2,11 +2,13 @@
 
 use noetl_playbook::carried::Carried;
 use noetl_playbook::model::ToolKind;
-use noetl_playbook::shift::{TaskReport, TaskStatus};
+use noetl_playbook::shift::{Onward, TaskReport, TaskStatus};
 use noetl_types::record::{Elapsed, NewEvent};
 use noetl_types::{CommandId, Digest, ErrorCode, Json, Millis, TaskError, Text, WorkerId};
 
+use super::cursor;
 use super::fields::{DecodeError, Fields, Key, Map, Part, Parts};
+use super::park::{read_park, write_park};
 use super::playbook::read_priority;
 use super::step::{at_step, read_loop_id};
 use crate::event::{
@@ -16,7 +18,7 @@ use crate::event::{
 use crate::payload::{Data, Reference};
 
 /// The record as one of a command.
-fn of_command(record: NewEvent, at: &CommandAt) -> NewEvent {
+pub(super) fn of_command(record: NewEvent, at: &CommandAt) -> NewEvent {
     NewEvent {
         command_id: Some(at.command),
         ..at_step(record, &at.step)
@@ -24,24 +26,33 @@ fn of_command(record: NewEvent, at: &CommandAt) -> NewEvent {
 }
 
 /// What every record of a command says.
-fn about(at: &CommandAt) -> Parts {
+pub(super) fn about(at: &CommandAt) -> Parts {
     let mut parts = Parts::new();
     parts.result = parts.result.put(Key::CommandId, at.command.to_string());
-    parts.meta = placed(parts.meta, at.run, at.index, at.looping);
+    parts.meta = placed(parts.meta, at.run, at.index, at.looping).maybe(Key::Segment, at.segment);
     parts
 }
 
 fn placed(meta: Map, run: u32, index: Option<u32>, looping: Option<LoopRef>) -> Map {
-    let meta = meta.put(Key::Run, run).maybe(Key::Index, index);
+    let meta = meta.put(Key::Run, run).maybe(index_key(looping), index);
     match looping {
         None => meta,
         Some(LoopRef { loop_id, size }) => meta
             .put(Key::LoopId, loop_id.to_string())
-            .put(Key::CollectionSize, size),
+            .maybe(Key::CollectionSize, size),
+    }
+}
+
+/// A loop that does not know how long it is goes over a cursor, in frames.
+fn index_key(looping: Option<LoopRef>) -> Key {
+    match looping {
+        Some(LoopRef { size: None, .. }) => Key::Frame,
+        Some(LoopRef { size: Some(_), .. }) | None => Key::Index,
     }
 }
 
 pub(super) fn read_at(fields: &Fields<'_>) -> Result<CommandAt, DecodeError> {
+    let looping = read_loop(&fields.meta)?;
     Ok(CommandAt {
         command: fields
             .record
@@ -50,8 +61,9 @@ pub(super) fn read_at(fields: &Fields<'_>) -> Result<CommandAt, DecodeError> {
             .ok_or_else(|| fields.wrong("command_id", "an id"))?,
         step: fields.step()?,
         run: fields.meta.need_number(Key::Run)?,
-        index: fields.meta.number(Key::Index)?,
-        looping: read_loop(&fields.meta)?,
+        index: fields.meta.number(index_key(looping))?,
+        segment: fields.meta.number(Key::Segment)?,
+        looping,
     })
 }
 
@@ -59,7 +71,7 @@ fn read_loop(meta: &Part<'_>) -> Result<Option<LoopRef>, DecodeError> {
     let Some(loop_id) = read_loop_id(meta)? else {
         return Ok(None);
     };
-    let size = meta.need_number(Key::CollectionSize)?;
+    let size = meta.number(Key::CollectionSize)?;
     Ok(Some(LoopRef { loop_id, size }))
 }
 
@@ -80,7 +92,13 @@ pub(super) fn write_issued(record: NewEvent, event: &Event, issued: &CommandIssu
         .put(Key::MaxAttempts, issued.max_attempts)
         .put(Key::Idempotency, key)
         .put(Key::DeadlineMs, issued.deadline.as_ms())
-        .maybe(Key::Priority, issued.priority.map(i32::from));
+        .maybe(Key::Segment, issued.segment)
+        .maybe(Key::NotBefore, issued.not_before)
+        .maybe(Key::Priority, issued.priority.map(i32::from))
+        .maybe(Key::Cursor, issued.frame.map(cursor::ask_json));
+    if let Some(park) = &issued.parked {
+        parts = write_park(parts, park);
+    }
     let record = NewEvent {
         command_id: Some(CommandId::from(event.event_id)),
         node_type: Some(issued.tool.as_str().into()),
@@ -91,11 +109,17 @@ pub(super) fn write_issued(record: NewEvent, event: &Event, issued: &CommandIssu
 
 pub(super) fn read_issued(fields: &Fields<'_>) -> Result<EventKind, DecodeError> {
     let (context, meta) = (&fields.context, &fields.meta);
+    let looping = read_loop(meta)?;
+    let tool = meta.need(Key::ToolKind, "a kind of tool", |kind| {
+        ToolKind::parse(kind.as_str()?)
+    })?;
+    let parked = read_park(fields, tool)?;
     let reference = context.read(Key::ContextRef, "a reference", |reference| {
         Reference::new(reference.clone()).ok()
     })?;
     let context = match reference {
         Some(reference) => IssuedContext::External(reference),
+        None if parked.is_some() => IssuedContext::Inline(Carried::default()),
         None => IssuedContext::Inline(
             Carried::from_json(context.all())
                 .ok_or_else(|| fields.wrong("context", "the values that a command carries"))?,
@@ -104,14 +128,18 @@ pub(super) fn read_issued(fields: &Fields<'_>) -> Result<EventKind, DecodeError>
     Ok(EventKind::CommandIssued(Box::new(CommandIssued {
         step: fields.step()?,
         run: meta.need_number(Key::Run)?,
-        index: meta.number(Key::Index)?,
-        looping: read_loop(meta)?,
-        tool: meta.need(Key::ToolKind, "a kind of tool", |kind| {
-            ToolKind::parse(kind.as_str()?)
+        index: meta.number(index_key(looping))?,
+        segment: meta.number(Key::Segment)?,
+        looping,
+        frame: meta.read(Key::Cursor, "what is asked of a cursor", |ask| {
+            cursor::read_ask(&meta.inner(ask.as_map()?))
         })?,
+        tool,
         max_attempts: meta.need_number(Key::MaxAttempts)?,
         deadline: Millis::from_ms(meta.need_number(Key::DeadlineMs)?),
         priority: read_priority(fields)?,
+        not_before: meta.time(Key::NotBefore)?,
+        parked,
         context,
     })))
 }
@@ -174,7 +202,8 @@ pub(super) fn write_call_done(record: NewEvent, done: &CallDone) -> NewEvent {
     parts.result = parts
         .result
         .put(Key::CallIndex, done.call_index)
-        .maybe(Key::Results, done.labels.clone());
+        .maybe(Key::Results, done.labels.clone())
+        .maybe(Key::Onward, done.onward.as_ref().map(Onward::to_json));
     parts.meta = parts.meta.put(Key::Final, true);
     let record = NewEvent {
         duration: done.outcome.duration().map(Elapsed::from),
@@ -189,6 +218,11 @@ pub(super) fn read_call_done(fields: &Fields<'_>) -> Result<EventKind, DecodeErr
         call_index: fields.result.need_number(Key::CallIndex)?,
         outcome: read_outcome(fields)?,
         labels: fields.result.json(Key::Results),
+        onward: fields
+            .result
+            .read(Key::Onward, "where to go on", |onward| {
+                Onward::from_json(onward.as_map()?)
+            })?,
     })))
 }
 
@@ -236,7 +270,7 @@ fn write_outcome(parts: Parts, outcome: &CallOutcome) -> Parts {
         let tasks = Json::list(outcome.tasks.iter().map(task_json));
         parts.meta = parts.meta.put(Key::Tasks, tasks);
     }
-    parts
+    cursor::write_frame(parts, outcome.frame.as_ref())
 }
 
 fn read_outcome(fields: &Fields<'_>) -> Result<CallOutcome, DecodeError> {
@@ -252,6 +286,7 @@ fn read_outcome(fields: &Fields<'_>) -> Result<CallOutcome, DecodeError> {
         set: fields.result.map(Key::Set)?,
         attempt: meta.need_number(Key::Attempt)?,
         tasks: tasks.unwrap_or_default(),
+        frame: cursor::read_frame(fields)?,
     })
 }
 

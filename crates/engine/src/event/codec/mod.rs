@@ -5,9 +5,12 @@
 //! written reads back as the same event.
 
 mod command;
+mod cursor;
 mod fields;
+mod park;
 mod playbook;
 mod step;
+mod terms;
 
 use noetl_types::record::{EventRecord, NewEvent};
 use noetl_types::{EventType, ExecutionId, OrganizationId, PlaybookPath, TenantId};
@@ -63,6 +66,9 @@ fn write(record: NewEvent, event: &Event, header: &ExecutionHeader) -> NewEvent 
         Kind::TimerFired { timer, fire_at } => {
             playbook::write_timer(record, header, timer, *fire_at)
         }
+        Kind::TimerStarted(started) => park::write_timer_started(record, started),
+        Kind::CommandTimerFired(fired) => park::write_timer_fired(record, fired),
+        Kind::SignalReceived(signal) => park::write_signal(record, header, signal),
         Kind::StepEntered(entered) => step::write_entered(record, event.event_id, entered),
         Kind::StepExited(exited) => step::write_exited(record, exited),
         Kind::StepSkipped(skipped) => step::write_skipped(record, skipped),
@@ -73,6 +79,7 @@ fn write(record: NewEvent, event: &Event, header: &ExecutionHeader) -> NewEvent 
         Kind::CommandStarted { at, attempt } => command::write_started(record, at, *attempt),
         Kind::CommandHeartbeat { at, progress } => command::write_heartbeat(record, at, progress),
         Kind::CallDone(done) => command::write_call_done(record, done),
+        Kind::TakenOver(taken) => terms::write_taken_over(record, taken),
         Kind::CallError(failed) => command::write_call_error(record, failed),
         Kind::CommandCompleted(at) => command::write_completed(record, at),
         Kind::CommandFailed(closed) => command::write_failed(record, closed),
@@ -110,6 +117,8 @@ fn read(kind: EventType, fields: &Fields<'_>) -> Result<EventKind, DecodeError> 
         Type::PlaybookFailed => playbook::read_failed(fields),
         Type::PlaybookCancelled => playbook::read_steering(fields).map(Kind::PlaybookCancelled),
         Type::TimerFired => playbook::read_timer(fields),
+        Type::TimerStarted => park::read_timer_started(fields),
+        Type::SignalReceived => park::read_signal(fields),
         Type::StepEnter => step::read_entered(fields),
         Type::StepExit => step::read_exited(fields),
         Type::StepSkipped => step::read_skipped(fields),
@@ -119,6 +128,7 @@ fn read(kind: EventType, fields: &Fields<'_>) -> Result<EventKind, DecodeError> 
         Type::CommandClaimed => command::read_claimed(fields),
         Type::CommandStarted => command::read_started(fields),
         Type::CommandHeartbeat => command::read_heartbeat(fields),
+        Type::CallDone if terms::is_taken_over(fields) => terms::read_taken_over(fields),
         Type::CallDone => command::read_call_done(fields),
         Type::CallError => command::read_call_error(fields),
         Type::CommandCompleted => command::read_at(fields).map(Kind::CommandCompleted),
@@ -131,8 +141,6 @@ fn read(kind: EventType, fields: &Fields<'_>) -> Result<EventKind, DecodeError> 
         | Type::LoopShardFailed
         | Type::LoopFaninCompleted
         | Type::LoopStalled
-        | Type::TimerStarted
-        | Type::SignalReceived
         | Type::ExecutionForked
         | Type::ExecutionExported
         | Type::ExecutionVerified

@@ -5,13 +5,15 @@ use noetl_types::{CatalogId, Digest, ExecutionId, Json, PlaybookPath, PoolName, 
 
 use super::ExecutionHeader;
 use super::fields::{DecodeError, Fields, Key, Parts, names};
-use crate::event::{EventKind, Failed, Started, Steering, TimerId};
+use super::park::read_timer_fired;
+use super::terms;
+use crate::event::{EventKind, Failed, Started, Steering, Timeout};
 use crate::payload::Data;
 
 const NODE: &str = "playbook";
 
 /// The record as one of the run and not of a step.
-fn at_run(record: NewEvent, path: &PlaybookPath) -> NewEvent {
+pub(super) fn at_run(record: NewEvent, path: &PlaybookPath) -> NewEvent {
     NewEvent {
         node_id: Some(NODE.into()),
         node_name: Some(Text::from(path)),
@@ -41,7 +43,12 @@ pub(super) fn write_started(record: NewEvent, started: &Started) -> NewEvent {
         .put(Key::DefinitionSha256, started.definition_sha256.to_string())
         .maybe(Key::Emitter, started.emitter.as_ref())
         .maybe(Key::ExecutionPool, started.execution_pool.as_ref())
+        .maybe(Key::Depth, (started.depth > 0).then_some(started.depth))
         .maybe(Key::Priority, started.priority.map(i32::from))
+        .maybe(
+            Key::Concurrency,
+            started.concurrency.as_ref().map(terms::run_slot_json),
+        )
         .maybe(Key::ServerUrl, started.server_url.as_ref())
         .maybe(Key::Trace, started.trace.clone())
         .maybe(Key::ForkedFrom, started.forked_from.clone())
@@ -77,10 +84,12 @@ pub(super) fn read_started(fields: &Fields<'_>) -> Result<EventKind, DecodeError
         })?,
         workload,
         parent_execution_id: fields.record.event.parent_execution_id,
+        depth: meta.number(Key::Depth)?.unwrap_or_default(),
         execution_pool: meta.read(Key::ExecutionPool, "a pool", |pool| {
             PoolName::new(pool.as_str()?).ok()
         })?,
         priority: read_priority(fields)?,
+        concurrency: terms::read_run_slot(meta)?,
         server_url: meta.text(Key::ServerUrl)?,
         emitter: meta.text(Key::Emitter)?,
         trace: meta.json(Key::Trace),
@@ -175,17 +184,17 @@ pub(super) fn read_failed(fields: &Fields<'_>) -> Result<EventKind, DecodeError>
 pub(super) fn write_timer(
     record: NewEvent,
     header: &ExecutionHeader,
-    timer: &TimerId,
+    timer: &Timeout,
     fire_at: Timestamp,
 ) -> NewEvent {
     let mut parts = Parts::new();
     parts.result = parts.result.put(Key::FireAt, fire_at);
     let record = match timer {
-        TimerId::Execution => {
+        Timeout::Execution => {
             parts.result = parts.result.put(Key::Timer, "execution");
             at_run(record, &header.path)
         }
-        TimerId::Step { step, run } => {
+        Timeout::Step { step, run } => {
             parts.result = parts.result.put(Key::Timer, "step");
             parts.meta = parts.meta.put(Key::Run, *run);
             NewEvent {
@@ -203,12 +212,12 @@ pub(super) fn read_timer(fields: &Fields<'_>) -> Result<EventKind, DecodeError> 
         return Err(fields.result.wrong(Key::FireAt, "a time"));
     };
     let timer = match fields.result.get(Key::Timer).and_then(Json::as_str) {
-        Some("execution") => TimerId::Execution,
-        Some("step") => TimerId::Step {
+        Some("execution") => Timeout::Execution,
+        Some("step") => Timeout::Step {
             step: fields.step()?,
             run: fields.meta.need_number(Key::Run)?,
         },
-        Some(_) | None => return Err(fields.result.wrong(Key::Timer, "`execution` or `step`")),
+        Some(_) | None => return read_timer_fired(fields),
     };
     Ok(EventKind::TimerFired { timer, fire_at })
 }

@@ -5,6 +5,7 @@ use noetl_types::{EventId, EventStatus, Json, StepName, TaskError, Text};
 
 use super::fields::{DecodeError, Fields, Key, Map, Part, Parts, names};
 use super::playbook::read_priority;
+use super::{cursor, terms};
 use crate::event::{
     CtxSource, CtxUpdated, EventKind, IterationError, LoopDone, LoopEntered, LoopStats, SkipReason,
     StepEnd, StepEntered, StepExited, StepSkipped,
@@ -23,7 +24,16 @@ pub(super) fn write_entered(record: NewEvent, id: EventId, entered: &StepEntered
     parts.meta = parts
         .meta
         .put(Key::Run, entered.run)
-        .maybe(Key::Priority, entered.priority.map(i32::from));
+        .maybe(Key::Priority, entered.priority.map(i32::from))
+        .maybe(
+            Key::Concurrency,
+            entered.slot.as_ref().map(terms::slot_json),
+        )
+        .maybe(Key::Cache, entered.cache.map(terms::cache_key_json));
+    if let Some(entered) = &entered.cursor {
+        parts = cursor::write_entered(parts, entered);
+        parts.meta = parts.meta.put(Key::LoopId, id.to_string());
+    }
     if let Some(looping) = &entered.looping {
         parts = parts.data(Key::In, looping.items.as_ref());
         parts.result = parts
@@ -57,7 +67,10 @@ pub(super) fn read_entered(fields: &Fields<'_>) -> Result<EventKind, DecodeError
         run: fields.meta.need_number(Key::Run)?,
         arrivals: result.names(Key::Arrivals)?,
         looping,
+        cursor: cursor::read_entered(result)?.map(Box::new),
         priority: read_priority(fields)?,
+        slot: terms::read_slot(&fields.meta)?,
+        cache: terms::read_cache_key(&fields.meta)?,
     })))
 }
 
@@ -156,8 +169,10 @@ pub(super) fn write_loop_done(record: NewEvent, done: &LoopDone) -> NewEvent {
     parts.meta = parts
         .meta
         .put(Key::Run, done.run)
-        .put(Key::LoopId, done.loop_id.to_string())
-        .put(Key::CollectionSize, done.stats.total);
+        .put(Key::LoopId, done.loop_id.to_string());
+    if done.stats.frames.is_none() {
+        parts.meta = parts.meta.put(Key::CollectionSize, done.stats.total);
+    }
     parts.write(at_step(record, &done.step))
 }
 
@@ -167,6 +182,7 @@ pub(crate) fn stats_json(stats: LoopStats) -> Json {
         .put(Key::Total, stats.total)
         .put(Key::Success, stats.success)
         .put(Key::Failed, stats.failed)
+        .maybe(Key::Frames, stats.frames)
         .into_json()
 }
 
@@ -199,6 +215,7 @@ pub(super) fn read_loop_done(fields: &Fields<'_>) -> Result<EventKind, DecodeErr
             total: stats.need_number(Key::Total)?,
             success: stats.need_number(Key::Success)?,
             failed: stats.need_number(Key::Failed)?,
+            frames: stats.number(Key::Frames)?,
         },
         errors: errors.unwrap_or_default(),
     })))

@@ -57,6 +57,7 @@ const POSTGRES_KEYS: &[Key] = sql_keys![
     key("db_password", Text),
     key("db_name", Text),
     key("sslmode", Text),
+    key("sslrootcert", Text),
     key("schema", Text),
     key("pool", Any),
 ];

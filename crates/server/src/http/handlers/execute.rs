@@ -1,9 +1,15 @@
-//! Executions begin and are ended.
+//! Executions begin, are steered, and are ended.
 
 use axum::Extension;
 use axum::extract::State;
-use noetl_api::execute::{ExecuteAnswer, ExecuteRequest};
-use noetl_api::execution::{CancelAnswer, CancelRequest};
+use axum::http::HeaderMap;
+use noetl_api::execute::{
+    ExecuteAnswer, ExecuteBatch, ExecuteBatchAnswer, ExecuteRequest, RerunRequest,
+};
+use noetl_api::execution::{
+    CancelAnswer, CancelRequest, CleanupAnswer, CleanupRequest, FinalizeAnswer, FinalizeRequest,
+    SteerAnswer, SteerRequest,
+};
 
 use crate::http::access::Caller;
 use crate::http::answer::Answer;
@@ -12,12 +18,21 @@ use crate::http::failure::Failure;
 use crate::http::params::ExecutionOf;
 use crate::http::routes::App;
 
+/// The header under whose value a request has its effect once.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
 /// Starts an execution.
 pub(in crate::http) async fn execute(
     State(app): State<App>,
+    headers: HeaderMap,
     JsonBody(request): JsonBody<ExecuteRequest>,
 ) -> Result<Answer<ExecuteAnswer>, Failure> {
-    Ok(Answer(app.runtime.execute(request).await?))
+    let key = headers.get(IDEMPOTENCY_KEY);
+    let begun = match key.map(|key| key.to_str().unwrap_or_default()) {
+        Some(key) => app.runtime.execute_once(request, key).await?,
+        None => app.runtime.execute(request).await?,
+    };
+    Ok(Answer(begun))
 }
 
 /// Ends an execution.
@@ -30,4 +45,70 @@ pub(in crate::http) async fn cancel(
     let actor = Some(caller?.actor());
     let cancelled = app.runtime.cancel(execution_id, actor, request).await?;
     Ok(Answer(cancelled))
+}
+
+/// Starts many executions.
+pub(in crate::http) async fn batch(
+    State(app): State<App>,
+    JsonBody(request): JsonBody<ExecuteBatch>,
+) -> Result<Answer<ExecuteBatchAnswer>, Failure> {
+    Ok(Answer(app.runtime.execute_batch(request).await?))
+}
+
+/// Runs a definition once more, with the input of an earlier execution.
+pub(in crate::http) async fn rerun(
+    State(app): State<App>,
+    ExecutionOf(execution_id): ExecutionOf,
+    JsonBodyOrDefault(request): JsonBodyOrDefault<RerunRequest>,
+) -> Result<Answer<ExecuteAnswer>, Failure> {
+    Ok(Answer(app.runtime.rerun(execution_id, request).await?))
+}
+
+/// Holds an execution.
+pub(in crate::http) async fn pause(
+    State(app): State<App>,
+    ExecutionOf(execution_id): ExecutionOf,
+    Extension(caller): Extension<Caller>,
+    JsonBodyOrDefault(request): JsonBodyOrDefault<SteerRequest>,
+) -> Result<Answer<SteerAnswer>, Failure> {
+    let actor = Some(caller?.actor());
+    Ok(Answer(
+        app.runtime.pause(execution_id, actor, request).await?,
+    ))
+}
+
+/// Lets an execution go on.
+pub(in crate::http) async fn resume(
+    State(app): State<App>,
+    ExecutionOf(execution_id): ExecutionOf,
+    Extension(caller): Extension<Caller>,
+    JsonBodyOrDefault(request): JsonBodyOrDefault<SteerRequest>,
+) -> Result<Answer<SteerAnswer>, Failure> {
+    let actor = Some(caller?.actor());
+    Ok(Answer(
+        app.runtime.resume(execution_id, actor, request).await?,
+    ))
+}
+
+/// Says how an execution ended.
+pub(in crate::http) async fn finalize(
+    State(app): State<App>,
+    ExecutionOf(execution_id): ExecutionOf,
+    Extension(caller): Extension<Caller>,
+    JsonBody(request): JsonBody<FinalizeRequest>,
+) -> Result<Answer<FinalizeAnswer>, Failure> {
+    let actor = Some(caller?.actor());
+    Ok(Answer(
+        app.runtime.finalize(execution_id, actor, request).await?,
+    ))
+}
+
+/// Ends executions that nothing happens to any more.
+pub(in crate::http) async fn clean_up(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+    JsonBodyOrDefault(request): JsonBodyOrDefault<CleanupRequest>,
+) -> Result<Answer<CleanupAnswer>, Failure> {
+    let actor = Some(caller?.actor());
+    Ok(Answer(app.runtime.clean_up(actor, request).await?))
 }

@@ -4,10 +4,10 @@ use axum::extract::State;
 use axum::http::header::LINK;
 use axum::http::{HeaderName, HeaderValue, Uri};
 use axum::response::{IntoResponse as _, Response};
-use noetl_api::execution::{EventPage, ExecutionDetail, StatusView};
+use noetl_api::execution::{CancellationCheck, EventPage, ExecutionDetail, StatusView};
 use noetl_api::query::{DetailQuery, EventsQuery, ExecutionsQuery, NEXT_CURSOR, Order};
 use noetl_types::limits::{MAX_PAGE_OFFSET, PageLimit};
-use noetl_types::{EventName, ExecutionStatus, Seq};
+use noetl_types::{EventName, ExecutionStatus, Seq, Timestamp};
 
 use crate::http::answer::Answer;
 use crate::http::failure::Failure;
@@ -27,6 +27,10 @@ pub(in crate::http) async fn list(
         path: params.text("path")?,
         catalog_id: params.read("catalog_id", str::parse)?,
         parent: params.read("parent", str::parse)?,
+        label: params.text("label")?,
+        since: params.read("since", Timestamp::parse)?,
+        until: params.read("until", Timestamp::parse)?,
+        q: params.text("q")?,
         limit: params.page_limit("limit", PageLimit::default())?,
         offset: params.number("offset", 0..=MAX_PAGE_OFFSET)?.unwrap_or(0),
         cursor: params.text("cursor")?,
@@ -80,6 +84,14 @@ pub(in crate::http) async fn status(
     ExecutionOf(execution_id): ExecutionOf,
 ) -> Result<Answer<StatusView>, Failure> {
     Ok(Answer(app.runtime.execution_status(execution_id).await?))
+}
+
+/// Whether somebody ended an execution.
+pub(in crate::http) async fn cancellation(
+    State(app): State<App>,
+    ExecutionOf(execution_id): ExecutionOf,
+) -> Result<Answer<CancellationCheck>, Failure> {
+    Ok(Answer(app.runtime.cancellation(execution_id).await?))
 }
 
 /// The log of an execution.

@@ -1,9 +1,13 @@
 //! The handlers: each reads its request, asks the runtime once, and answers.
 
 pub(super) mod catalog;
+pub(super) mod classic;
 pub(super) mod commands;
 pub(super) mod execute;
 pub(super) mod executions;
 pub(super) mod health;
 pub(super) mod results;
+pub(super) mod signals;
+pub(super) mod system;
+pub(super) mod vars;
 pub(super) mod workers;

@@ -4,11 +4,13 @@ use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::HeaderValue;
 use axum::response::Response;
+use noetl_api::result::{KeptResult, PutResult};
 use noetl_types::ErrorCode;
 
-use crate::http::answer::{JSON, of_type};
+use crate::http::answer::{Answer, JSON, of_type};
+use crate::http::body::JsonBody;
 use crate::http::failure::Failure;
-use crate::http::params::Params;
+use crate::http::params::{ExecutionOf, Params};
 use crate::http::routes::App;
 
 /// A stored result as it is kept: it was written as JSON once and is not read again.
@@ -30,4 +32,13 @@ pub(in crate::http) async fn resolve(
         media_type,
         Body::from(Bytes::from_owner(result.bytes)),
     ))
+}
+
+/// Keeps a result.
+pub(in crate::http) async fn put(
+    State(app): State<App>,
+    ExecutionOf(execution_id): ExecutionOf,
+    JsonBody(request): JsonBody<PutResult>,
+) -> Result<Answer<KeptResult>, Failure> {
+    Ok(Answer(app.runtime.put_result(execution_id, request).await?))
 }

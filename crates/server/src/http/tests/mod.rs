@@ -2,9 +2,13 @@
 
 mod bodies;
 mod catalog;
+mod catalog_lists;
+mod classic;
 mod reading;
 mod routes;
 mod socket;
+mod steering;
+mod system;
 mod workers;
 
 use std::net::SocketAddr;
@@ -113,6 +117,21 @@ impl House {
     async fn post(&self, path: &str, body: Value) -> Reply {
         let body = serde_json::to_vec(&body).unwrap();
         self.send(request(Method::POST, path, body)).await
+    }
+
+    async fn put(&self, path: &str, body: Value) -> Reply {
+        let body = serde_json::to_vec(&body).unwrap();
+        self.send(request(Method::PUT, path, body)).await
+    }
+
+    /// Registers a playbook and starts it.
+    async fn started_with(&self, content: &str, path: &str) -> String {
+        let body = json!({ "content": content });
+        let registered = self.post("/api/catalog/register", body).await;
+        assert_eq!(registered.status, 200, "{}", registered.text);
+        let started = self.post("/api/execute", json!({ "path": path })).await;
+        assert_eq!(started.status, 200, "{}", started.text);
+        started.text_at("/execution_id")
     }
 
     /// Registers the playbook of two steps and starts it.

@@ -3,9 +3,9 @@
 //! The store decides nothing, so whoever appends says which commands are new or changed and which
 //! timers are open. All of that is read off the events here, and nowhere else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use noetl_engine::event::{CommandIssued, Event, EventKind, TimerId};
+use noetl_engine::event::{CommandIssued, CommandTimer, Event, EventKind, TimerId};
 use noetl_engine::{Plan, State, Timer};
 use noetl_store::{CommandChange, CommandEnd, NewCommand, StepInstance, TimerChange};
 use noetl_types::limits::{MaxAttempts, Priority};
@@ -19,6 +19,9 @@ pub(super) const DEADLINE_SLACK: Millis = Millis::from_secs(5);
 #[derive(Default)]
 pub(super) struct Changes {
     commands: BTreeMap<CommandId, CommandChange>,
+    /// Commands that no worker ever gets: the server carries them out, so they have no place in the
+    /// queue.
+    of_server: BTreeSet<CommandId>,
 }
 
 /// What a new command takes from its execution.
@@ -38,17 +41,29 @@ impl Changes {
                 .any(|command| self.commands.contains_key(&command))
     }
 
-    /// Adds what one decision does. Its events may say several things of one command, of which the
-    /// last one counts.
-    pub(super) fn add(&mut self, events: &[Event], state: &State, queueing: &Queueing<'_>) {
+    /// Adds what one decision does, given the state before and after it. Its events may say several
+    /// things of one command, of which the last one counts.
+    pub(super) fn add(
+        &mut self,
+        events: &[Event],
+        (before, after): (&State, &State),
+        queueing: &Queueing<'_>,
+    ) {
+        let open = before
+            .commands()
+            .filter(|(_, command)| command.is_on_server);
+        self.of_server.extend(open.map(|(id, _)| id));
         for event in events {
-            self.add_event(event, state, queueing);
+            self.add_event(event, after, queueing);
         }
     }
 
     fn add_event(&mut self, event: &Event, state: &State, queueing: &Queueing<'_>) {
         let at = event.time;
         match &event.kind {
+            EventKind::CommandIssued(issued) if issued.parked.is_some() => {
+                self.of_server.insert(CommandId::from(event.event_id));
+            }
             EventKind::CommandIssued(issued) => {
                 let command = new_command(event, issued, state, queueing);
                 self.put(CommandChange::Issue(Box::new(command)));
@@ -89,6 +104,9 @@ impl Changes {
         at: Timestamp,
         error: Option<Text>,
     ) {
+        if self.of_server.contains(&command_id) {
+            return;
+        }
         if let Some(CommandChange::Issue(_)) = self.commands.get(&command_id) {
             // Nobody can have seen it: it never gets into the queue.
             self.commands.remove(&command_id);
@@ -104,7 +122,10 @@ impl Changes {
 
     /// Open commands are held back from workers, or handed out again.
     fn hold(&mut self, state: &State, held: bool) {
-        for (command_id, _) in state.commands() {
+        for (command_id, command) in state.commands() {
+            if command.is_on_server {
+                continue;
+            }
             match self.commands.get_mut(&command_id) {
                 Some(CommandChange::Issue(command)) => command.held = held,
                 Some(_) => {}
@@ -159,7 +180,7 @@ fn new_command(
             run: issued.run,
             iter_index: issued.index.map(u64::from),
             frame_no: None,
-            segment: 0,
+            segment: issued.segment.unwrap_or_default(),
             server_retry: 0,
         },
         tool_kind: issued.tool.as_str().into(),
@@ -167,7 +188,7 @@ fn new_command(
         priority: priority.unwrap_or(queueing.priority),
         max_attempts: MaxAttempts::clamped(issued.max_attempts.into()),
         deadline: Some(issued.deadline.saturating_add(DEADLINE_SLACK)),
-        not_before: None,
+        not_before: issued.not_before,
         held: state.is_paused(),
         born_claimed: None,
     }
@@ -207,6 +228,7 @@ fn timer_text(id: &TimerId) -> Text {
     match id {
         TimerId::Execution => "execution".into(),
         TimerId::Step { step, run } => format!("step:{run}:{step}").into(),
+        TimerId::Command { command, timer } => format!("{}:{command}", timer.as_str()).into(),
     }
 }
 
@@ -214,6 +236,11 @@ fn timer_text(id: &TimerId) -> Text {
 pub(crate) fn timer_of(text: &str) -> Option<TimerId> {
     if text == "execution" {
         return Some(TimerId::Execution);
+    }
+    let (kind, rest) = text.split_once(':')?;
+    if let Some(timer) = CommandTimer::parse(kind) {
+        let command = rest.parse().ok()?;
+        return Some(TimerId::Command { command, timer });
     }
     let (run, step) = text.strip_prefix("step:")?.split_once(':')?;
     Some(TimerId::Step {
@@ -232,9 +259,13 @@ mod tests {
             step: StepName::new("load").unwrap(),
             run: 12,
         };
-        for id in [TimerId::Execution, step] {
+        let command = CommandId::new(77).unwrap();
+        let of_command = |timer| TimerId::Command { command, timer };
+        let of_commands = CommandTimer::ALL.map(of_command);
+        for id in [TimerId::Execution, step].into_iter().chain(of_commands) {
             assert_eq!(timer_of(&timer_text(&id)), Some(id));
         }
+        assert_eq!(timer_of("sleep:x"), None);
         assert_eq!(timer_of("step:x:load"), None);
     }
 

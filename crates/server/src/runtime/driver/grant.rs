@@ -66,7 +66,7 @@ impl Grants {
             waiters: Vec::new(),
             left: 0,
         };
-        let token = entropy::token();
+        let token = entropy::token(&*core.chance);
         for command in changes.issued().filter(|command| !command.held) {
             let Some(recipient) = grants.recipient(core, command, offers) else {
                 grants.left += 1;
@@ -250,7 +250,8 @@ pub(crate) fn compose(
             issued_at: event.time,
             run: issued.run,
             index: issued.index,
-            collection_size: issued.looping.map(|looping| looping.size),
+            collection_size: issued.looping.and_then(|looping| looping.size),
+            frame_max_rows: issued.frame.map(|frame| frame.max_rows),
             attempts: granted.attempt,
             max_attempts: issued.max_attempts,
         },

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use noetl_api::command::LeasedCommand;
 use noetl_bus::Taker;
 use noetl_engine::{IgnoredResult, Input, Verdict};
-use noetl_store::Fence;
-use noetl_types::{CommandId, ErrorCode, Version};
+use noetl_store::{Answered, DedupClaim, Fence, IdempotencyClaim};
+use noetl_types::{CommandId, ErrorCode, ExecutionId, Version};
 use tokio::sync::oneshot;
 
 use crate::runtime::error::RuntimeError;
@@ -19,12 +19,34 @@ pub(crate) struct Letter {
     pub(super) fence: Option<Fence>,
     /// Who would take commands that follow.
     pub(super) offer: Option<Arc<Offer>>,
+    /// What must not have been done before for the input to count.
+    pub(super) claims: Claims,
     pub(super) reply: oneshot::Sender<Result<Reply, RuntimeError>>,
+}
+
+/// What an input may be the first to do.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Claims {
+    /// The message that starts an execution.
+    pub(crate) dedup: Option<DedupClaim>,
+    /// The request that it is the effect of.
+    pub(crate) idempotency: Option<IdempotencyClaim>,
+}
+
+/// What was done before in the place of an input.
+#[derive(Debug, Clone)]
+pub(crate) enum Before {
+    /// The message has started this execution.
+    Duplicate(ExecutionId),
+    /// The request was answered.
+    Replay(Box<Answered>),
 }
 
 /// What came of it, durably.
 #[derive(Debug, Default)]
 pub(crate) struct Reply {
+    /// What was done before, so that this was not.
+    pub(crate) before: Option<Before>,
     /// What the engine makes of it.
     pub(crate) verdict: Option<Verdict>,
     /// The end of the log after it.
@@ -81,6 +103,7 @@ impl Letter {
             input,
             fence: None,
             offer: None,
+            claims: Claims::default(),
             reply,
         };
         (letter, answer)
@@ -94,6 +117,11 @@ impl Letter {
         }
     }
 
+    /// The same, only to count where it is the first to do something.
+    pub(crate) fn claiming(self, claims: Claims) -> Self {
+        Self { claims, ..self }
+    }
+
     /// The same, from somebody who takes what follows.
     pub(crate) fn offering(self, offer: Option<Arc<Offer>>) -> Self {
         Self { offer, ..self }
@@ -105,6 +133,11 @@ impl Letter {
             .is_some_and(|fence| fence.command_id == command)
     }
 
+    /// Whether it brings an event whose id its sender has made.
+    pub(super) fn names_an_event(&self) -> bool {
+        matches!(self.input, Input::Told(_) | Input::Remark(_))
+    }
+
     /// What is left of it once its fence has fallen: a report is noted as too late, and a lease that
     /// did not run out after all is no news.
     pub(super) fn without_fence(self) -> Option<Self> {
@@ -114,12 +147,18 @@ impl Letter {
             reply,
             ..
         } = self;
-        if let Input::Report(report) = input {
-            let ignored = IgnoredResult::of(&report, ErrorCode::NotLeaseHolder);
+        let report = match &input {
+            Input::Report(report) => Some(&**report),
+            Input::Told(told) => Some(&told.report),
+            _ => None,
+        };
+        if let Some(report) = report {
+            let ignored = IgnoredResult::of(report, ErrorCode::NotLeaseHolder);
             return Some(Self {
                 input: Input::Ignored(Box::new(ignored)),
                 fence: None,
                 offer,
+                claims: Claims::default(),
                 reply,
             });
         }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
 use noetl_engine::{Event, EventKind, ExecutionHeader, FOLD_VERSION, State, decode};
-use noetl_store::{Execution, ExecutionFacts, Head, Loaded, LogPage, Origin, SnapshotKey};
+use noetl_store::{Execution, ExecutionFacts, Head, Loaded, LogPage, NewWait, Origin, SnapshotKey};
 use noetl_types::limits::Priority;
 use noetl_types::{
-    ErrorCode, ExecutionId, PoolName, StoredEvent, Text, Timestamp, Version, sha256,
+    CommandId, ErrorCode, ExecutionId, PoolName, StoredEvent, Text, Timestamp, Version, sha256,
 };
 
+use super::beyond::waits;
 use super::changes::timers;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::{Core, Definition};
@@ -127,6 +128,15 @@ impl Live {
     pub(super) fn open_timers(&self) -> BTreeMap<Text, Timestamp> {
         if self.definition.has_timers {
             timers(&self.state, &self.definition.plan)
+        } else {
+            BTreeMap::new()
+        }
+    }
+
+    /// What it waits for, by command.
+    pub(super) fn open_waits(&self) -> BTreeMap<CommandId, NewWait> {
+        if self.definition.has_waits {
+            waits(&self.state, &self.definition.plan)
         } else {
             BTreeMap::new()
         }

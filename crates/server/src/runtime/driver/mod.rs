@@ -8,6 +8,7 @@
 //! memory is never the truth: an append names the version that it follows, and after a conflict the
 //! rest of the log is read and everything is decided again.
 
+mod beyond;
 mod cell;
 mod changes;
 mod grant;
@@ -28,7 +29,7 @@ use super::{Core, Definition};
 use cell::{Cell, Cells};
 pub(super) use changes::timer_of;
 pub(super) use grant::{Granted, compose};
-pub(super) use letter::{Letter, Offer, Reply};
+pub(super) use letter::{Before, Claims, Letter, Offer, Reply};
 use live::Live;
 
 /// Executions in memory.
@@ -91,10 +92,13 @@ impl Core {
     ) -> Result<Option<(Arc<Definition>, State)>, RuntimeError> {
         if let Some(cell) = self.driver.cells.get(execution_id) {
             let live = cell.live.lock().await;
-            if let Some(live) = &*live
-                && live.birth.is_none()
-            {
-                return Ok(Some((Arc::clone(&live.definition), live.state.clone())));
+            let known = live.as_ref().filter(|live| live.birth.is_none());
+            let known = known.map(Live::copy);
+            drop(live);
+            // Another server may have written since; whoever looks here acts on what it sees.
+            if let Some(mut live) = known {
+                live.catch_up(self).await?;
+                return Ok(Some((live.definition, live.state)));
             }
         }
         let live = Live::load(self, execution_id).await?;

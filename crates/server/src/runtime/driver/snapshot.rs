@@ -11,8 +11,10 @@ use noetl_types::{ExecutionId, sha256};
 use super::live::{Live, snapshot_key};
 use crate::runtime::Core;
 
-/// Bytes of state that one event of the tail weighs up.
-const BYTES_PER_EVENT: usize = 1024;
+/// Bytes of state that one event of the tail weighs up. To store a byte costs about as much as a
+/// hundredth of folding an event, and a wide loop has megabytes of state: with fewer bytes to an
+/// event its snapshots would cost more than its steps.
+const BYTES_PER_EVENT: usize = 128;
 
 impl Core {
     /// Stores the state of an execution in the background once its log has grown enough.

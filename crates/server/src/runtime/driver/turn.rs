@@ -5,16 +5,20 @@ use std::sync::Arc;
 
 use noetl_api::command::LeasedCommand;
 use noetl_engine::event::Event;
-use noetl_engine::{Decision, Input, Moment, Refused, Verdict, decide, encode};
+use noetl_engine::{Beside, Decision, Input, Moment, Refused, Verdict, decide, encode};
 use noetl_store::{
-    Append, AppendRefused, Appended, ExecutionView, Fence, NewResult, StoreError, TimerChange,
+    Append, AppendRefused, Appended, ExecutionView, Fence, NewResult, NewWait, StoreError,
+    TimerChange,
 };
-use noetl_types::{ErrorCode, Json, NewEvent, Text, Timestamp, Version, sha256};
+use noetl_types::{
+    CommandId, ErrorCode, EventId, Json, NewEvent, Text, Timestamp, Version, sha256,
+};
 
+use super::beyond::{Beyond, wait_changes};
 use super::cell::Cell;
 use super::changes::{Changes, Queueing, timer_changes};
 use super::grant::{Grants, Offering};
-use super::letter::{Letter, Reply};
+use super::letter::{Before, Claims, Letter, Reply};
 use super::live::Live;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::outcome::Outcome;
@@ -88,7 +92,7 @@ async fn take_turn(
                 letters = again;
                 live = known.map(|live| *live);
                 if pause {
-                    tokio::time::sleep(entropy::backoff(attempt)).await;
+                    tokio::time::sleep(entropy::backoff(&*core.chance, attempt)).await;
                 }
             }
             Written::Refused { letters, error } => {
@@ -137,6 +141,12 @@ struct Draft {
     events: Vec<Event>,
     changes: Changes,
     results: Vec<NewResult>,
+    /// What is stored beside some of the events.
+    beside: BTreeMap<EventId, Beside>,
+    /// What they mean beyond the execution.
+    beyond: Beyond,
+    /// The waits before them.
+    waits: BTreeMap<CommandId, NewWait>,
     timers: BTreeMap<Text, Timestamp>,
     /// Timers that open with the append.
     armed: Vec<(Text, Timestamp)>,
@@ -168,19 +178,7 @@ enum Written {
 impl Batch {
     /// Decides letters in sequence, as far as one append can hold what follows.
     async fn decide(core: &Arc<Core>, live: Live, mut letters: VecDeque<Letter>) -> Self {
-        let now = core.clock.now();
-        let before = (letters.len() <= FEW_LETTERS).then(|| live.copy());
-        let mut draft = Draft {
-            now,
-            timers: live.open_timers(),
-            live,
-            before,
-            decided: Vec::with_capacity(letters.len()),
-            events: Vec::new(),
-            changes: Changes::default(),
-            results: Vec::new(),
-            armed: Vec::new(),
-        };
+        let mut draft = Draft::new(live, letters.len(), core.clock.now());
         let mut payloads = BTreeMap::new();
         let mut bytes = 0;
         // Nobody else can have written to an execution that the store does not know.
@@ -198,11 +196,18 @@ impl Batch {
                 Err(Undecided::Failed(error)) => drop(letter.reply.send(Err(error))),
                 // A refusal is not checked by an append, so it needs the newest state.
                 Err(Undecided::Refused(_)) if !is_newest => {
-                    letters.push_front(letter);
                     if !draft.decided.is_empty() {
+                        letters.push_front(letter);
                         break;
                     }
-                    is_newest = draft.catch_up(core).await;
+                    match draft.catch_up(core).await {
+                        Ok(()) => {
+                            is_newest = true;
+                            letters.push_front(letter);
+                        }
+                        // What is not known is not refused: whoever asks takes a refusal for good.
+                        Err(error) => drop(letter.reply.send(Err(error))),
+                    }
                 }
                 Err(Undecided::Refused(refused)) => {
                     drop(letter.reply.send(Err(refused.into())));
@@ -237,17 +242,33 @@ impl Batch {
 }
 
 impl Draft {
-    /// Folds what others wrote; whether the state is the newest now. Where the store does not tell,
-    /// what is known has to do.
-    async fn catch_up(&mut self, core: &Arc<Core>) -> bool {
+    /// No decision yet about so many letters.
+    fn new(live: Live, letters: usize, now: Timestamp) -> Self {
+        Self {
+            now,
+            timers: live.open_timers(),
+            waits: live.open_waits(),
+            before: (letters <= FEW_LETTERS).then(|| live.copy()),
+            live,
+            decided: Vec::with_capacity(letters),
+            events: Vec::new(),
+            changes: Changes::default(),
+            results: Vec::new(),
+            beside: BTreeMap::new(),
+            beyond: Beyond::default(),
+            armed: Vec::new(),
+        }
+    }
+
+    /// Folds what others wrote, so that the state is the newest.
+    async fn catch_up(&mut self, core: &Arc<Core>) -> Result<(), RuntimeError> {
         let few = self.before.is_some();
         self.before = None;
-        if let Err(error) = self.live.catch_up(core).await {
-            tracing::warn!(%error, "the rest of a log could not be read");
-        }
+        let caught_up = self.live.catch_up(core).await;
         self.before = few.then(|| self.live.copy());
         self.timers = self.live.open_timers();
-        true
+        self.waits = self.live.open_waits();
+        caught_up
     }
 
     /// What follows from a letter, with whatever has to be fetched for it.
@@ -257,6 +278,7 @@ impl Draft {
         letter: &Letter,
         payloads: &mut BTreeMap<Arc<str>, Json>,
     ) -> Result<Decision, Undecided> {
+        let mut caches = BTreeMap::new();
         loop {
             let (state, plan) = (&self.live.state, &self.live.definition.plan);
             let lent = core.ids.with(self.now, |ids| {
@@ -264,6 +286,7 @@ impl Draft {
                     now: self.now,
                     ids,
                     payloads: &*payloads,
+                    caches: &caches,
                 };
                 decide(state, plan, letter.input.clone(), &mut moment)
             });
@@ -272,6 +295,11 @@ impl Draft {
                 Err(Refused::NeedsPayload(uri)) if !payloads.contains_key(&uri) => {
                     let payload = core.fetch(&uri).await.map_err(Undecided::Failed)?;
                     payloads.insert(uri, payload);
+                }
+                Err(Refused::NeedsCache(key)) if !caches.contains_key(&key) => {
+                    let tenant_id = &self.live.header.tenant_id;
+                    let found = core.cached(tenant_id, &key, self.now).await;
+                    caches.insert(key, found.map_err(Undecided::Failed)?);
                 }
                 Err(refused) => return Err(Undecided::Refused(refused)),
             }
@@ -287,10 +315,11 @@ impl Draft {
     fn take(
         &mut self,
         letter: Letter,
-        decision: Decision,
+        mut decision: Decision,
         payloads: &mut BTreeMap<Arc<str>, Json>,
     ) {
         let verdict = decision.verdict;
+        self.beside.append(&mut decision.beside);
         for payload in &decision.payloads {
             payloads.insert(payload.reference.uri().into(), payload.content.clone());
             self.results.push(NewResult {
@@ -305,8 +334,10 @@ impl Draft {
             pool: &self.live.pool,
             priority: self.live.priority,
         };
-        self.changes
-            .add(&decision.events, &decision.next, &queueing);
+        let states = (&self.live.state, &decision.next);
+        self.changes.add(&decision.events, states, &queueing);
+        self.beyond
+            .add(&letter.input, &decision, &self.live, self.now);
         let is_issue =
             |event: &&Event| matches!(event.kind, noetl_engine::EventKind::CommandIssued(_));
         let issued = decision.events.iter().filter(is_issue).count();
@@ -373,11 +404,23 @@ impl Draft {
         let timers = timer_changes(&self.timers, &live.open_timers());
         self.armed = timers.iter().filter_map(armed).collect();
         let catalog_id = live.definition.entry.catalog_id;
-        let record = |event: &Event| NewEvent {
-            catalog_id: Some(catalog_id),
-            ..encode(event, &live.header)
+        let beside = &self.beside;
+        let record = |event: &Event| {
+            let record = NewEvent {
+                catalog_id: Some(catalog_id),
+                ..encode(event, &live.header)
+            };
+            match beside.get(&event.event_id) {
+                Some(beside) => beside.on(record),
+                None => record,
+            }
         };
         let commands = std::mem::take(&mut self.changes).into_vec();
+        let claims = self.decided.iter().map(|decided| &decided.letter.claims);
+        let claims = claims.fold(Claims::default(), |found, claims| Claims {
+            dedup: found.dedup.or_else(|| claims.dedup.clone()),
+            idempotency: found.idempotency.or_else(|| claims.idempotency.clone()),
+        });
         Append {
             execution_id: live.header.execution_id,
             expected: live.head,
@@ -390,6 +433,12 @@ impl Draft {
             commands,
             timers,
             results: std::mem::take(&mut self.results),
+            waits: wait_changes(&self.waits, live.open_waits()),
+            errands: self.beyond.errands(self.now),
+            slots: self.beyond.slots(),
+            cached: self.beyond.cached(),
+            dedup: claims.dedup,
+            idempotency: claims.idempotency,
         }
     }
 
@@ -425,9 +474,11 @@ impl Draft {
         let execution_id = live.header.execution_id;
         let version = appended.head.version;
         core.alarms.set(execution_id, self.armed);
+        core.run_errands(execution_id, self.beyond.into_owed());
         core.followers.tell(execution_id, version, outcome.clone());
         for (index, decided) in self.decided.into_iter().enumerate() {
             let reply = Reply {
+                before: None,
                 verdict: Some(decided.verdict),
                 version,
                 issued: decided.issued,
@@ -451,6 +502,12 @@ impl Draft {
             .map(|decided| decided.letter)
             .collect();
         match refused {
+            // What nobody has written yet has no log to read: it is tried again as it is.
+            AppendRefused::Conflict { .. } if is_birth => Written::Again {
+                live: self.before.map(Box::new),
+                letters,
+                pause: true,
+            },
             AppendRefused::Conflict { .. } | AppendRefused::Terminal => Written::Again {
                 live: caught_up(core, self.before).await,
                 letters,
@@ -476,6 +533,19 @@ impl Draft {
                 letters,
                 pause: false,
             },
+            // Somebody has used the id of an event before; the others have nothing to do with it.
+            AppendRefused::IdTaken if letters.iter().any(Letter::names_an_event) => {
+                let (named, letters) = letters.into_iter().partition(Letter::names_an_event);
+                refuse_all(named, || {
+                    let text = "the id of the event is taken";
+                    RuntimeError::refused(ErrorCode::IdConflict, text)
+                });
+                Written::Again {
+                    live: self.before.map(Box::new),
+                    letters,
+                    pause: false,
+                }
+            }
             AppendRefused::Store(StoreError::Retry {
                 outcome_unknown, ..
             }) => Written::Again {
@@ -487,11 +557,31 @@ impl Draft {
                 letters,
                 pause: true,
             },
+            AppendRefused::Duplicate { execution_id } => {
+                known(letters, &Before::Duplicate(execution_id))
+            }
+            AppendRefused::Replay(answered) => known(letters, &Before::Replay(answered)),
             refused => Written::Refused {
                 letters,
                 error: error_of(refused),
             },
         }
+    }
+}
+
+/// Tells everybody that it was done before: nothing was written, and the execution is not there.
+fn known(letters: VecDeque<Letter>, before: &Before) -> Written {
+    for letter in letters {
+        let reply = Reply {
+            before: Some(before.clone()),
+            ..Reply::default()
+        };
+        drop(letter.reply.send(Ok(reply)));
+    }
+    Written::Again {
+        live: None,
+        letters: VecDeque::new(),
+        pause: false,
     }
 }
 
@@ -509,12 +599,22 @@ fn error_of(refused: AppendRefused) -> RuntimeError {
             ErrorCode::RetentionDropped,
             "the execution was dropped by retention",
         ),
+        AppendRefused::DedupMismatch { execution_id } => RuntimeError::refused(
+            ErrorCode::DedupMismatch,
+            format!("another payload under the same dedup key has started {execution_id}"),
+        ),
+        AppendRefused::IdempotencyMismatch => RuntimeError::refused(
+            ErrorCode::IdempotencyMismatch,
+            "the idempotency key was used with another request",
+        ),
         AppendRefused::Store(error) => error.into(),
         AppendRefused::Conflict { .. }
         | AppendRefused::Fenced { .. }
         | AppendRefused::AlreadyExists
         | AppendRefused::Terminal
         | AppendRefused::IdTaken
+        | AppendRefused::Duplicate { .. }
+        | AppendRefused::Replay(_)
         | AppendRefused::Invalid(_) => {
             tracing::error!(%refused, "an append was refused");
             RuntimeError::refused(ErrorCode::Internal, "the log does not take the decision")

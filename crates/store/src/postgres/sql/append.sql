@@ -1,229 +1,377 @@
--- A whole group of appends. The subqueries in braces are the parameters, one array for each column.
--- Lines between "--if" and "--end" are there only for groups that need them: what a statement does
--- not do, the server need not set up.
+-- A whole group of appends, as one statement of whoever calls it. Parts without rows cost nothing,
+-- and what an append does is a few small statements, which the server has planned beforehand.
 --
+-- Items come in the order of their executions, each execution once; other rows in the same order.
 -- A row of another append in progress is skipped and reported as a conflict, never waited for.
--- Commands are locked in the order of their ids, as everywhere, so nobody waits in a circle.
-WITH item AS MATERIALIZED ({item}),
-new_event AS ({event}),
---if fences
-fence AS MATERIALIZED ({fence}),
+-- Commands are locked first and in the order of their ids, as everywhere, so nobody waits in a
+-- circle.
+--
+-- Lines between "--if shared" and "--end" are in the second of two functions, for groups that touch
+-- what executions share; the first, for all others, knows nothing of it. Claims of one key are judged
+-- one after the other, under locks that are taken in order too, before any is written.
+CREATE FUNCTION {name}(
+    items {name}_item[],
+    events {name}_event[],
+    fences {name}_fence[],
+    issued {name}_command[],
+    patches {name}_patch[],
+    timers {name}_timer[],
+    results {name}_result[],
+    touched BIGINT[]
+--if shared
+    , waits {name}_wait[]
+    , errands {name}_errand[]
+    , slots {name}_slot[]
+    , cached {name}_cached[]
+    , requests {name}_request[]
+    , messages {name}_message[]
+    , claimed BIGINT[]
 --end
---if issues
-new_command AS ({command}),
+) RETURNS TABLE (
+    item_id BIGINT,
+    item_verdict TEXT,
+    item_version BIGINT,
+    item_fenced BIGINT,
+    item_tx BIGINT,
+    item_position BIGINT
+--if shared
+    , item_other BIGINT
+    , item_status BIGINT
+    , item_answer JSON
+    , item_expires TIMESTAMPTZ
 --end
---if patches
-patch AS ({patch}),
+) LANGUAGE plpgsql AS $append$
+#variable_conflict use_column
+DECLARE
+    item {name}_item;
+    found_at RECORD;
+    broken {name}_fence[] := '{}';
+    has_drops BOOLEAN;
+    accepted BIGINT[] := '{}';
+    all_in BOOLEAN := TRUE;
+--if shared
+    lock_key BIGINT;
 --end
---if timers
-new_timer AS MATERIALIZED ({timer}),
+BEGIN
+    IF cardinality(touched) > 0 THEN
+        PERFORM 1
+        FROM command
+        WHERE command_id = ANY (touched)
+        ORDER BY command_id
+        FOR NO KEY UPDATE;
+    END IF;
+
+--if shared
+    FOREACH lock_key IN ARRAY claimed LOOP
+        PERFORM pg_advisory_xact_lock(lock_key);
+    END LOOP;
+
 --end
---if results
-new_result AS ({result}),
+    IF cardinality(fences) > 0 THEN
+        broken := ARRAY(
+            SELECT fence
+            FROM unnest(fences) AS fence
+            WHERE NOT EXISTS (
+                SELECT
+                FROM command AS held
+                WHERE held.command_id = fence.command_id
+                    AND held.execution_id = fence.execution_id
+                    AND held.attempt = fence.attempt
+                    AND held.lease_until IS NOT NULL
+                    AND (
+                        held.lease_token = fence.token
+                        OR held.worker_id = fence.worker
+                        OR held.lease_until <= fence.expired_by
+                    )
+            )
+        );
+    END IF;
+
+    has_drops := EXISTS (SELECT FROM retention_range);
+
+    FOREACH item IN ARRAY items LOOP
+        item_id := item.execution_id;
+        item_verdict := NULL;
+        item_version := NULL;
+        item_fenced := NULL;
+--if shared
+        item_other := NULL;
+        item_status := NULL;
+        item_answer := NULL;
+        item_expires := NULL;
 --end
-seen AS MATERIALIZED (
-    SELECT execution_id, version
-    FROM execution
-    WHERE execution_id = ANY ({executions})
-),
---if advances
-locked AS MATERIALIZED (
-    SELECT execution_id, version, chain_head, ended
-    FROM execution
-    WHERE execution_id = ANY ({executions})
-    ORDER BY execution_id
-    FOR NO KEY UPDATE SKIP LOCKED
-),
+
+        IF has_drops AND EXISTS (
+            SELECT
+            FROM retention_range AS dropped
+            WHERE dropped.lo <= item.execution_id AND item.execution_id < dropped.hi
+        ) THEN
+            item_verdict := 'gone';
+        ELSIF NOT item.starts THEN
+            SELECT execution.version, execution.chain_head, execution.ended
+            INTO found_at
+            FROM execution
+            WHERE execution.execution_id = item.execution_id
+            FOR NO KEY UPDATE SKIP LOCKED;
+            IF NOT FOUND THEN
+                SELECT execution.version
+                INTO item_version
+                FROM execution
+                WHERE execution.execution_id = item.execution_id;
+                item_verdict := CASE WHEN FOUND THEN 'conflict' ELSE 'not found' END;
+            ELSIF found_at.version <> item.expected
+                OR found_at.chain_head <> item.expected_chain
+            THEN
+                item_version := found_at.version;
+                item_verdict := 'conflict';
+            ELSIF found_at.ended AND NOT item.is_audit THEN
+                item_verdict := 'ended';
+            END IF;
+        END IF;
+
+        IF item_verdict IS NULL AND cardinality(broken) > 0 THEN
+            SELECT fence.command_id
+            INTO item_fenced
+            FROM unnest(broken) AS fence
+            WHERE fence.execution_id = item.execution_id
+            LIMIT 1;
+            IF FOUND THEN
+                item_verdict := 'fenced';
+            END IF;
+        END IF;
+
+--if shared
+        -- An execution that exists is told so, before its own claim would be held against it.
+        IF item_verdict IS NULL AND item.starts AND EXISTS (
+            SELECT
+            FROM execution
+            WHERE execution.execution_id = item.execution_id
+        ) THEN
+            item_verdict := 'exists';
+        END IF;
+
+        IF item_verdict IS NULL AND cardinality(requests) > 0 THEN
+            SELECT
+                CASE WHEN kept.body_sha256 = request.body_sha256 THEN 'replay' ELSE 'other request' END,
+                kept.execution_id,
+                kept.status,
+                kept.answer,
+                kept.expires_at
+            INTO item_verdict, item_other, item_status, item_answer, item_expires
+            FROM unnest(requests) AS request
+            JOIN idempotency AS kept
+                ON kept.tenant_id = request.tenant_id
+                AND kept.route = request.route
+                AND kept.key_sha256 = request.key_sha256
+            WHERE request.execution_id = item.execution_id
+                AND kept.expires_at > request.now;
+        END IF;
+
+        IF item_verdict IS NULL AND cardinality(messages) > 0 THEN
+            SELECT
+                CASE WHEN kept.payload_sha256 = message.payload_sha256 THEN 'duplicate' ELSE 'other message' END,
+                kept.execution_id
+            INTO item_verdict, item_other
+            FROM unnest(messages) AS message
+            JOIN subscription_dedup AS kept
+                ON kept.subscription_id = message.subscription_id
+                AND kept.dedup_key = message.dedup_key
+            WHERE message.execution_id = item.execution_id
+                AND kept.expires_at > message.seen_at;
+        END IF;
+
 --end
---if touches
-touched AS MATERIALIZED (
-    SELECT command_id, execution_id, attempt, worker_id, lease_token, lease_until
-    FROM command
-    WHERE command_id = ANY ({commands})
-    ORDER BY command_id
-    FOR NO KEY UPDATE
-),
+        IF item_verdict IS NULL AND item.starts THEN
+            INSERT INTO execution ({execution_columns})
+            VALUES ({item_execution_columns})
+            ON CONFLICT (execution_id) DO NOTHING;
+            IF NOT FOUND THEN
+                item_verdict := 'exists';
+            END IF;
+        ELSIF item_verdict IS NULL THEN
+            UPDATE execution
+            SET ({changing_columns}) = ROW ({item_changing_columns})
+            WHERE execution.execution_id = item.execution_id;
+        END IF;
+
+        IF item_verdict IS NULL THEN
+            accepted := accepted || item.execution_id;
+--if shared
+            IF cardinality(requests) > 0 THEN
+                INSERT INTO idempotency ({request_columns})
+                SELECT {new_request_columns}
+                FROM unnest(requests) AS request
+                WHERE request.execution_id = item.execution_id
+                ON CONFLICT (tenant_id, route, key_sha256)
+                DO UPDATE SET ({request_columns}) = ROW ({excluded_request_columns});
+            END IF;
+            IF cardinality(messages) > 0 THEN
+                INSERT INTO subscription_dedup ({message_columns})
+                SELECT {new_message_columns}
+                FROM unnest(messages) AS message
+                WHERE message.execution_id = item.execution_id
+                ON CONFLICT (subscription_id, dedup_key)
+                DO UPDATE SET ({message_columns}) = ROW ({excluded_message_columns});
+            END IF;
 --end
---if fences
-broken AS (
-    SELECT DISTINCT ON (fence.item) fence.item, fence.command_id
-    FROM fence
-    JOIN item USING (item)
-    LEFT JOIN touched AS held
-        ON held.command_id = fence.command_id
-        AND held.execution_id = item.execution_id
-        AND held.attempt = fence.attempt
-        AND held.lease_until IS NOT NULL
-        AND (
-            held.lease_token = fence.token
-            OR held.worker_id = fence.worker
-            OR held.lease_until <= fence.expired_by
-        )
-    WHERE held.command_id IS NULL
-    ORDER BY fence.item, fence.place
-),
+        ELSE
+            all_in := FALSE;
+            RETURN NEXT;
+        END IF;
+    END LOOP;
+
+    IF cardinality(accepted) = 0 THEN
+        RETURN;
+    END IF;
+
+    IF cardinality(issued) > 0 THEN
+        INSERT INTO command ({command_columns})
+        SELECT {new_command_columns}
+        FROM unnest(issued) AS new_command
+        WHERE all_in OR new_command.execution_id = ANY (accepted);
+    END IF;
+
+    IF cardinality(patches) > 0 THEN
+        UPDATE command
+        SET status = coalesce(patch.status, command.status),
+            held = coalesce(patch.held, command.held),
+            lease_token = CASE WHEN patch.ends_lease THEN NULL ELSE command.lease_token END,
+            lease_until = CASE WHEN patch.ends_lease THEN NULL ELSE command.lease_until END,
+            not_before = CASE WHEN patch.ends_lease THEN patch.not_before ELSE command.not_before END,
+            started_at = coalesce(patch.started_at, command.started_at),
+            completed_at = coalesce(patch.completed_at, command.completed_at),
+            error = coalesce(patch.error, command.error)
+        FROM unnest(patches) AS patch
+        WHERE command.command_id = patch.command_id
+            AND command.execution_id = patch.execution_id
+            AND (all_in OR patch.execution_id = ANY (accepted));
+    END IF;
+
+    IF cardinality(timers) > 0 THEN
+        INSERT INTO timer (execution_id, timer_id, fire_at)
+        SELECT new_timer.execution_id, new_timer.timer_id, new_timer.fire_at
+        FROM unnest(timers) AS new_timer
+        WHERE new_timer.fire_at IS NOT NULL
+            AND (all_in OR new_timer.execution_id = ANY (accepted))
+        ON CONFLICT (execution_id, timer_id) DO UPDATE SET fire_at = excluded.fire_at;
+        DELETE FROM timer
+        USING unnest(timers) AS old_timer
+        WHERE old_timer.fire_at IS NULL
+            AND timer.execution_id = old_timer.execution_id
+            AND timer.timer_id = old_timer.timer_id
+            AND (all_in OR old_timer.execution_id = ANY (accepted));
+    END IF;
+
+    IF cardinality(results) > 0 THEN
+        INSERT INTO result_store ({result_columns})
+        SELECT {new_result_columns}
+        FROM unnest(results) AS new_result
+        WHERE all_in OR new_result.execution_id = ANY (accepted);
+    END IF;
+
+--if shared
+    IF cardinality(waits) > 0 THEN
+        INSERT INTO wait ({wait_columns})
+        SELECT {new_wait_columns}
+        FROM unnest(waits) AS new_wait
+        WHERE new_wait.act = 'put'
+            AND (all_in OR new_wait.execution_id = ANY (accepted))
+        ON CONFLICT (execution_id, command_id, number)
+        DO UPDATE SET ({wait_columns}) = ROW ({excluded_wait_columns});
+        DELETE FROM wait
+        USING unnest(waits) AS old_wait
+        WHERE old_wait.act = 'drop'
+            AND wait.execution_id = old_wait.execution_id
+            AND wait.command_id = old_wait.command_id
+            AND wait.number >= old_wait.number
+            AND (all_in OR old_wait.execution_id = ANY (accepted));
+    END IF;
+
+    IF cardinality(errands) > 0 THEN
+        INSERT INTO errand ({errand_columns})
+        SELECT {new_errand_columns}
+        FROM unnest(errands) AS new_errand
+        WHERE new_errand.act = 'put'
+            AND (all_in OR new_errand.execution_id = ANY (accepted))
+        ON CONFLICT (execution_id, errand_id)
+        DO UPDATE SET ({errand_columns}) = ROW ({excluded_errand_columns});
+        DELETE FROM errand
+        USING unnest(errands) AS old_errand
+        WHERE old_errand.act = 'drop'
+            AND errand.execution_id = old_errand.execution_id
+            AND errand.errand_id = old_errand.errand_id
+            AND (all_in OR old_errand.execution_id = ANY (accepted));
+    END IF;
+
+    IF cardinality(slots) > 0 THEN
+        INSERT INTO concurrency_slot ({slot_columns})
+        SELECT {new_slot_columns}
+        FROM unnest(slots) AS new_slot
+        WHERE new_slot.act = 'put'
+            AND (all_in OR new_slot.execution_id = ANY (accepted))
+        ON CONFLICT DO NOTHING;
+        UPDATE concurrency_slot
+        SET confirmed = TRUE
+        FROM unnest(slots) AS used_slot
+        WHERE used_slot.act = 'confirm'
+            AND concurrency_slot.tenant_id = used_slot.tenant_id
+            AND concurrency_slot.slot_key = used_slot.slot_key
+            AND concurrency_slot.execution_id = used_slot.execution_id
+            AND concurrency_slot.step_name = used_slot.step_name
+            AND concurrency_slot.run = used_slot.run
+            AND concurrency_slot.held_at IS NOT NULL
+            AND (all_in OR used_slot.execution_id = ANY (accepted));
+        DELETE FROM concurrency_slot
+        USING unnest(slots) AS old_slot
+        WHERE old_slot.act = 'drop'
+            AND concurrency_slot.tenant_id = old_slot.tenant_id
+            AND concurrency_slot.slot_key = old_slot.slot_key
+            AND concurrency_slot.execution_id = old_slot.execution_id
+            AND concurrency_slot.step_name = old_slot.step_name
+            AND concurrency_slot.run = old_slot.run
+            AND (all_in OR old_slot.execution_id = ANY (accepted));
+    END IF;
+
+    -- Of two results under one key the later counts; keys are locked in their order.
+    IF cardinality(cached) > 0 THEN
+        INSERT INTO step_cache ({cache_columns})
+        SELECT DISTINCT ON (new_cache.tenant_id, new_cache.scope, new_cache.key_sha256)
+            {new_cache_columns}
+        FROM unnest(cached) WITH ORDINALITY AS new_cache
+        WHERE all_in OR new_cache.of_execution = ANY (accepted)
+        ORDER BY
+            new_cache.tenant_id,
+            new_cache.scope,
+            new_cache.key_sha256,
+            new_cache.ordinality DESC
+        ON CONFLICT (tenant_id, scope, key_sha256)
+        DO UPDATE SET ({cache_columns}) = ROW ({excluded_cache_columns});
+    END IF;
+
 --end
-verdict AS MATERIALIZED (
+    -- The feed has the events of an execution in their order, since they come in it.
+    RETURN QUERY
+    WITH written AS (
+        INSERT INTO event ({event_columns})
+        SELECT {new_event_columns}
+        FROM unnest(events) AS new_event
+        WHERE all_in OR new_event.execution_id = ANY (accepted)
+        RETURNING event.execution_id, event.position
+    )
     SELECT
-        item.item,
-        item.execution_id,
-        item.starts,
---if fences
-        broken.command_id AS fenced,
+        written.execution_id,
+        'accepted',
+        NULL::BIGINT,
+        NULL::BIGINT,
+        pg_current_xact_id()::TEXT::BIGINT,
+        max(written.position)
+--if shared
+        , NULL::BIGINT
+        , NULL::BIGINT
+        , NULL::JSON
+        , NULL::TIMESTAMPTZ
 --end
---if advances
-        coalesce(locked.version, seen.version) AS version,
---else
-        seen.version,
---end
-        CASE
-            WHEN EXISTS (
-                SELECT FROM retention_range AS dropped
-                WHERE dropped.lo <= item.execution_id AND item.execution_id < dropped.hi
-            ) THEN 'gone'
-            WHEN item.starts AND seen.execution_id IS NOT NULL THEN 'exists'
---if advances
-            WHEN NOT item.starts AND seen.execution_id IS NULL THEN 'not found'
-            WHEN NOT item.starts AND (
-                locked.execution_id IS NULL
-                OR locked.version <> item.expected
-                OR locked.chain_head <> item.expected_chain
-            ) THEN 'conflict'
-            WHEN locked.ended AND NOT item.is_audit THEN 'ended'
---end
---if fences
-            WHEN broken.command_id IS NOT NULL THEN 'fenced'
---end
-            ELSE 'accepted'
-        END AS verdict
-    FROM item
-    LEFT JOIN seen USING (execution_id)
---if advances
-    LEFT JOIN locked USING (execution_id)
---end
---if fences
-    LEFT JOIN broken USING (item)
---end
---if touches
-    -- Always true: commands are locked before anything is written.
-    WHERE (SELECT count(*) FROM touched) >= 0
---end
-),
---if starts
-started AS (
-    INSERT INTO execution ({execution_columns})
-    SELECT {item_execution_columns}
-    FROM item
-    JOIN verdict USING (item)
-    WHERE verdict.verdict = 'accepted' AND verdict.starts
-    ORDER BY item.execution_id
-    ON CONFLICT (execution_id) DO NOTHING
-    RETURNING execution_id
-),
-accepted AS MATERIALIZED (
-    SELECT verdict.item
-    FROM verdict
-    LEFT JOIN started USING (execution_id)
-    WHERE verdict.verdict = 'accepted'
-        AND (NOT verdict.starts OR started.execution_id IS NOT NULL)
-),
---else
-accepted AS MATERIALIZED (
-    SELECT item
-    FROM verdict
-    WHERE verdict = 'accepted'
-),
---end
---if advances
-advanced AS (
-    UPDATE execution
-    SET ({changing_columns}) = ROW ({item_changing_columns})
-    FROM item
-    JOIN verdict USING (item)
-    WHERE verdict.verdict = 'accepted'
-        AND NOT verdict.starts
-        AND execution.execution_id = item.execution_id
-),
---end
---if issues
-issued AS (
-    INSERT INTO command ({command_columns})
-    SELECT {new_command_columns}
-    FROM new_command
-    JOIN accepted USING (item)
-),
---end
---if results
-kept AS (
-    INSERT INTO result_store ({result_columns})
-    SELECT {new_result_columns}
-    FROM new_result
-    JOIN accepted USING (item)
-),
---end
---if patches
-patched AS (
-    UPDATE command
-    SET status = coalesce(patch.status, command.status),
-        held = coalesce(patch.held, command.held),
-        lease_token = CASE WHEN patch.ends_lease THEN NULL ELSE command.lease_token END,
-        lease_until = CASE WHEN patch.ends_lease THEN NULL ELSE command.lease_until END,
-        not_before = CASE WHEN patch.ends_lease THEN patch.not_before ELSE command.not_before END,
-        started_at = coalesce(patch.started_at, command.started_at),
-        completed_at = coalesce(patch.completed_at, command.completed_at),
-        error = coalesce(patch.error, command.error)
-    FROM patch
-    JOIN accepted USING (item)
-    WHERE command.command_id = patch.command_id
-        AND command.execution_id = patch.execution_id
-),
---end
---if timers
-armed AS (
-    INSERT INTO timer (execution_id, timer_id, fire_at)
-    SELECT new_timer.execution_id, new_timer.timer_id, new_timer.fire_at
-    FROM new_timer
-    JOIN accepted USING (item)
-    WHERE new_timer.fire_at IS NOT NULL
-    ON CONFLICT (execution_id, timer_id) DO UPDATE SET fire_at = excluded.fire_at
-),
-disarmed AS (
-    DELETE FROM timer
-    USING new_timer
-    JOIN accepted USING (item)
-    WHERE new_timer.fire_at IS NULL
-        AND timer.execution_id = new_timer.execution_id
-        AND timer.timer_id = new_timer.timer_id
-),
---end
-written AS (
-    INSERT INTO event ({event_columns})
-    SELECT {new_event_columns}
-    FROM new_event
-    JOIN accepted USING (item)
-    ORDER BY new_event.item, new_event.seq
-    RETURNING execution_id, position
-),
-fed AS (
-    SELECT execution_id, max(position) AS position
     FROM written
-    GROUP BY execution_id
-)
-SELECT
-    verdict.item,
-    -- A start that was accepted and not made met another one on its way.
-    CASE
-        WHEN verdict.verdict = 'accepted' AND accepted.item IS NULL THEN 'exists'
-        ELSE verdict.verdict
-    END,
-    verdict.version,
---if fences
-    verdict.fenced,
---else
-    NULL::bigint,
---end
-    CASE WHEN accepted.item IS NOT NULL THEN pg_current_xact_id()::text::bigint END,
-    fed.position
-FROM verdict
-LEFT JOIN accepted USING (item)
-LEFT JOIN fed USING (execution_id)
+    GROUP BY written.execution_id;
+END
+$append$;

@@ -42,5 +42,14 @@ granted AS (
 )
 SELECT {granted_columns}, {event_columns}, event.tx::text::bigint, event.position
 FROM granted
-JOIN event ON event.execution_id = granted.execution_id AND event.event_id = granted.command_id
+-- The order says which index is meant. By a mere equality the server may as well take the one by
+-- `seq`, while the log is empty and the plan is made, and walk through the whole run ever after.
+JOIN LATERAL (
+    SELECT *
+    FROM event
+    WHERE event.execution_id = granted.execution_id
+        AND event.event_id >= granted.command_id
+    ORDER BY event.execution_id, event.event_id
+    LIMIT 1
+) AS event ON event.event_id = granted.command_id
 ORDER BY granted.priority DESC, granted.turn, granted.command_id

@@ -7,5 +7,6 @@ WHERE tenant_id = ?1
         FROM catalog AS newest
         WHERE newest.tenant_id = entry.tenant_id AND newest.path = entry.path
     )
+    AND (?5 OR archived_at IS NULL)
 ORDER BY path
 LIMIT ?4

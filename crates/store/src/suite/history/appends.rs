@@ -25,6 +25,13 @@ impl History {
             append.results = vec![result(self.next_result, b"[]")];
             self.next_result += 1;
         }
+        append.now = self.now;
+        if self.dice.one_in(3) {
+            append.dedup = Some(self.some_message());
+        }
+        if self.dice.one_in(4) {
+            self.share(&mut append);
+        }
         let answer = run.write(store, append).await;
         if answer.is_ok() {
             self.runs[place] = run;
@@ -104,6 +111,9 @@ impl History {
         append.now = self.now;
         if self.dice.one_in(12) {
             append.expected.version = Version::new(append.expected.version.get() + 1).unwrap();
+        }
+        if self.dice.one_in(3) {
+            self.share(&mut append);
         }
         if self.dice.one_in(12) {
             append.events[0].stack_trace = Some(Text::from("rare"));

@@ -4,6 +4,7 @@
 //! depends on the answers that it got, so two stores that answer alike see the same calls.
 
 mod appends;
+mod commons;
 mod dice;
 mod others;
 mod queue;
@@ -95,7 +96,7 @@ impl History {
     pub(crate) async fn play(&mut self, store: &dyn Store, calls: usize) {
         for _ in 0..calls {
             self.now = self.later(Millis::from_secs(9));
-            match self.dice.roll(24) {
+            match self.dice.roll(29) {
                 0 | 1 => self.start(store).await,
                 2..=11 => self.append(store).await,
                 12 => self.append_together(store).await,
@@ -105,6 +106,7 @@ impl History {
                 20 => self.snapshot(store).await,
                 21 => self.define(store).await,
                 22 => self.live(store).await,
+                23..=27 => self.meet(store).await,
                 _ => self.list(store).await,
             }
         }
@@ -129,6 +131,7 @@ impl History {
                 self.note(&result);
             }
         }
+        self.read_commons(store).await;
         let mine = CommandFilter {
             choice: CommandChoice::All,
             execution_id: None,

@@ -7,7 +7,7 @@ use super::super::fixture::all_executions;
 use super::History;
 use crate::{
     CatalogFilter, CatalogKey, CommandChoice, CommandFilter, LogPage, NewCatalogEntry, NewRuntime,
-    RuntimeKind, Snapshot, SnapshotKey, Store,
+    RuntimeKind, Snapshot, SnapshotKey, Store, VersionFilter,
 };
 
 impl History {
@@ -66,6 +66,19 @@ impl History {
         self.next_catalog += 1;
         let registered = store.register(entry).await;
         self.note(&registered);
+        if self.dice.one_in(3) {
+            let since = self.dice.one_in(2).then_some(self.now);
+            let archived = store.archive(&TenantId::default(), &path, since).await;
+            self.note(&archived);
+        }
+        let versions = VersionFilter {
+            tenant_id: TenantId::default(),
+            path: path.clone(),
+            before: self.dice.one_in(2).then_some(3),
+            limit: PageLimit::clamped(1 + self.small(3)),
+        };
+        let versions = store.catalog_versions(versions).await;
+        self.note(&versions);
         let version = u32::try_from(1 + self.dice.roll(3)).unwrap();
         let key = CatalogKey::Version(path, version);
         let found = store.catalog_entry(&TenantId::default(), key).await;
@@ -126,6 +139,7 @@ impl History {
         let definitions = CatalogFilter {
             tenant_id: TenantId::default(),
             kind: None,
+            archived: self.dice.one_in(2),
             after: None,
             limit,
         };

@@ -43,9 +43,11 @@ class Compiler:
         while head < len(tree.body) and stays_outside(tree.body[head]):
             head += 1
         inner, tree.body = tree.body[head:], tree.body[:head]
-        template = ast.parse("def %s(): pass" % BODY, filename)
+        # What ends without a `return` says so, unlike a bare one.
+        template = ast.parse("def %s(): return ..." % BODY, filename)
         function = template.body[0]
-        function.body = inner
+        end = ast.fix_missing_locations(ast.copy_location(function.body[0], inner[-1]))
+        function.body = inner = inner + [end]
         ast.copy_location(function, inner[0])
         tree.body.append(function)
         names = bound_names(compile(tree, filename, "exec", 0, True))
@@ -178,7 +180,8 @@ def value_of(code, wrapped, scope, inputs):
     exec(code, scope)
     if wrapped:
         value = scope[BODY]()
-        return scope.get("result") if value is None else value
+        if value is not ...:
+            return scope.get("result") if value is None else value
     value = scope.get("result")
     main = scope.get("main")
     if value is None and callable(main):

@@ -94,7 +94,6 @@ class House:
         self.scratch = hello["scratch"]
         self.largest = hello["payload_cap"]
         self.max_memory = hello["max_memory"]
-        self.cpu_seconds = hello.get("cpu_seconds")
         for name, limit in hello["limits"].items():
             lower_limit(name, limit)
         self.memory = Memory()
@@ -129,13 +128,15 @@ class House:
             os.environ.update(environment)
             if "TZ" in environment:
                 time.tzset()
-        if self.cpu_seconds:
+        cpu_seconds = request.get("cpu_seconds")
+        if cpu_seconds:
             usage = getrusage(RUSAGE_SELF)
             used = int(usage.ru_utime + usage.ru_stime) + 1
-            setrlimit(
-                resource.RLIMIT_CPU,
-                (used + self.cpu_seconds, getrlimit(resource.RLIMIT_CPU)[1]),
-            )
+            hard = getrlimit(resource.RLIMIT_CPU)[1]
+            soft = used + cpu_seconds
+            if hard != RLIM_INFINITY:
+                soft = min(soft, hard)
+            setrlimit(resource.RLIMIT_CPU, (soft, hard))
 
     def leave(self, source, scope, modules_before, folder):
         """Puts the house in order; tells why it cannot be, if so."""

@@ -1,0 +1,199 @@
+//! Time limits, slots, caches and cursors.
+
+use noetl_types::{EventType, ExecutionStatus};
+
+use super::{assert_data, entered, json, run, told};
+use crate::{ErrorKind, Schedule, Script, StepStatus, interpret_after};
+
+#[test]
+fn the_time_of_a_step_covers_all_of_its_commands() {
+    let text = |arcs: &str| {
+        format!(
+            r#"
+workflow:
+  - step: each
+    spec: {{ timeout: 25ms }}
+    loop: {{ in: 3, iterator: x, spec: {{ mode: parallel }} }}
+    tool: {{ kind: sleep, for: "{{{{ (x + 1) * 10 }}}}ms" }}
+    {arcs}
+  - {{ step: caught, tool: {{ kind: noop }} }}
+"#
+        )
+    };
+    let result = run(&text(
+        "next: { arcs: [{ step: caught, when: \"error.kind == 'timeout'\" }] }",
+    ));
+    let events = "timer.fired each\ncommand.cancelled each[2]\nstep.exit each\nstep.enter caught\n";
+    assert!(told(&result).contains(events), "{}", told(&result));
+    assert_eq!(result.status, ExecutionStatus::Completed);
+    let result = run(&text(""));
+    assert_eq!(result.error_kind, Some(ErrorKind::Timeout));
+    assert_eq!(result.failed_steps, ["each".into()]);
+}
+
+#[test]
+fn the_time_of_a_run_cannot_be_caught() {
+    let result = run(r"
+executor: { spec: { timeout: 15ms, final_step: last } }
+workflow:
+  - step: rest
+    tool: { kind: sleep, for: 20ms }
+    next: { arcs: [{ step: caught, when: error }] }
+  - { step: caught, tool: { kind: noop } }
+  - { step: last, tool: { kind: noop } }
+");
+    let events =
+        "timer.started rest\ntimer.fired test\ncommand.cancelled rest\nplaybook.failed test\n";
+    assert!(told(&result).ends_with(events), "{}", told(&result));
+    assert_eq!(result.error_kind, Some(ErrorKind::Timeout));
+    assert_eq!(result.steps["rest"].status, StepStatus::Running);
+}
+
+const SLOTS: &str = r#"
+workload: { world: { slots: { k: [UNTIL] } } }
+workflow:
+  - step: start
+    tool: { kind: noop }
+    next: { spec: { mode: inclusive }, arcs: [{ step: a }, { step: b }, { step: c }] }
+  - { step: a, concurrency: { key: k }, tool: { kind: sleep, for: 10ms }, next: { arcs: [{ step: join }] } }
+  - { step: b, concurrency: { key: k }, priority: 3, tool: { kind: sleep, for: 10ms }, next: { arcs: [{ step: join }] } }
+  - { step: c, tool: { kind: noop, result: "{{ steps.a.status }}" }, next: { arcs: [{ step: join }] } }
+  - { step: join, tool: { kind: noop } }
+"#;
+
+#[test]
+fn slots_are_given_by_priority_and_a_join_waits_for_who_waits() {
+    let result = run(&SLOTS.replace("UNTIL", "30"));
+    assert_eq!(entered(&result), ["start", "c", "b", "a", "join"]);
+    let data = r#"{"slept_ms":10,"fired_at":"2026-01-01T00:00:00.040Z"}"#;
+    assert_data(&result, "b", data);
+    assert_data(&result, "a", &data.replace("040", "050"));
+}
+
+#[test]
+fn a_run_waits_for_its_own_slot() {
+    let text = |spec: &str| {
+        run(&format!(
+            r#"
+executor: {{ spec: {{ {spec} }} }}
+workload: {{ k: all, world: {{ slots: {{ all: [20, 40] }} }} }}
+concurrency: {{ key: "{{{{ k }}}}", limit: 2 }}
+workflow:
+  - {{ step: a, tool: {{ kind: sleep, for: 10ms }} }}
+"#
+        ))
+    };
+    let data = r#"{"slept_ms":10,"fired_at":"2026-01-01T00:00:00.030Z"}"#;
+    assert_data(&text(""), "a", data);
+    let late = text("timeout: 10ms");
+    assert_eq!(
+        told(&late),
+        "playbook.started test\ntimer.fired test\nplaybook.failed test\n"
+    );
+}
+
+fn issued(result: &crate::RunResult, step: &str) -> usize {
+    let issued =
+        |told: &&crate::Happening| told.event == EventType::CommandIssued && *told.node == *step;
+    result.history.iter().filter(issued).count()
+}
+
+#[test]
+fn a_cached_result_is_taken_over() {
+    let text = |ttl: &str| {
+        format!(
+            r#"
+workflow:
+  - step: work
+    spec: {{ cache: {{ key: "of {{{{ w }}}}"{ttl} }} }}
+    tool: {{ kind: sleep, for: 10ms }}
+    set: {{ ctx.times: "{{{{ (ctx.times | default(0)) + 1 }}}}" }}
+    next: {{ arcs: [{{ step: rest, when: "ctx.times < 3" }}] }}
+  - {{ step: rest, tool: {{ kind: sleep, for: 10ms }}, next: {{ arcs: [{{ step: work }}] }} }}
+"#
+        )
+    };
+    let result = run(&text(""));
+    let events = "step.enter work\ncall.done work\nctx.updated work\nstep.exit work\n";
+    assert!(told(&result).contains(events), "{}", told(&result));
+    assert_eq!(result.ctx, json(r#"{"times":3}"#));
+    assert_eq!(issued(&result, "work"), 1);
+    // It lives for 15 ms from the moment at which it was left.
+    assert_eq!(issued(&run(&text(", ttl: 15ms")), "work"), 2);
+}
+
+#[test]
+fn another_run_takes_over_what_was_left() {
+    let text = r#"
+workflow:
+  - step: each
+    spec: { cache: { key: x } }
+    loop: { in: 2, iterator: x }
+    tool: { kind: noop, result: "{{ x }}" }
+    next: { arcs: [{ step: then, when: "event.name == 'loop.done'" }] }
+  - { step: then, tool: { kind: shell, command: error parse }, spec: { cache: { key: x } } }
+"#;
+    let first = run(text);
+    let playbook = super::playbook(text);
+    let workload = noetl_types::Json::empty_map();
+    let second = interpret_after(&first, &playbook, workload, &Script, Schedule::InOrder).unwrap();
+    assert_eq!((issued(&first, "each"), issued(&second, "each")), (2, 0));
+    assert_eq!((issued(&first, "then"), issued(&second, "then")), (1, 1));
+    assert_eq!(first.steps, second.steps);
+}
+
+fn cursor(more: &str, spec: &str, tool: &str) -> crate::RunResult {
+    run(&format!(
+        r#"
+workload: {{ world: {{ rows: {{ claims: [[{{ n: 1 }}, {{ n: 2 }}], [{{ n: 3 }}], [], [{{ n: 9 }}]] }} }} }}
+workflow:
+  - step: claims
+    {more}
+    loop: {{ cursor: {{ claim: SELECT 1 }}, iterator: row, spec: {{ mode: cursor, {spec} }} }}
+    tool: {{ {tool} }}
+    set: {{ ctx.event: "{{{{ event.name }}}}" }}
+"#
+    ))
+}
+
+#[test]
+fn frames_are_claimed_until_one_is_empty() {
+    let sum = "kind: noop, set: { ctx.sum: \"{{ (ctx.sum | default(0)) + row.n }}\" }";
+    let result = cursor("", "frame: { max_rows: 2 }", sum);
+    assert_data(
+        &result,
+        "claims",
+        r#"{"results":[],"data":[],"stats":{"total":3,"success":3,"failed":0,"frames":2}}"#,
+    );
+    assert_eq!(result.ctx, json(r#"{"sum":6,"event":"loop.done"}"#));
+    let events = "step.enter claims\ncommand.issued claims\nW claims\nctx.updated claims\ncommand.issued claims\nW claims\nctx.updated claims\ncommand.issued claims\nW claims\nloop.done claims\n";
+    assert!(told(&result).contains(events), "{}", told(&result));
+    // One row at a time where the frame does not say, and the other chain goes on.
+    let two = cursor("", "max_in_flight: 2", sum);
+    assert_eq!(
+        two.steps["claims"].data.get("stats"),
+        Some(&json(r#"{"total":3,"success":3,"failed":0,"frames":3}"#))
+    );
+    let whole = cursor(
+        "",
+        "frame: { max_rows: 2, process: frame }",
+        "kind: noop, set: { ctx.seen: \"{{ row | length }}\" }",
+    );
+    assert_eq!(whole.ctx, json(r#"{"seen":1,"event":"loop.done"}"#));
+}
+
+#[test]
+fn a_failed_row_fails_the_loop_or_is_counted() {
+    let tool = "kind: shell, command: \"{{ 'error parse' if row.n == 1 else 'ok' }}\"";
+    let fast = cursor("", "frame: { max_rows: 2 }", tool);
+    assert_eq!(fast.error_kind, Some(ErrorKind::Parse));
+    assert!(!told(&fast).contains("loop.done"));
+    let best = cursor(
+        "spec: { policy: { failure: { mode: best_effort } } }",
+        "frame: { max_rows: 2 }",
+        tool,
+    );
+    assert_eq!(best.status, ExecutionStatus::Completed);
+    let stats = r#"{"total":3,"success":2,"failed":1,"frames":2}"#;
+    assert_eq!(best.steps["claims"].data.get("stats"), Some(&json(stats)));
+}

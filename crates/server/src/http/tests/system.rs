@@ -1,0 +1,141 @@
+//! The system as people look at it.
+
+use noetl_types::ErrorCode;
+use serde_json::json;
+
+use super::{house, is_ok};
+
+#[tokio::test]
+async fn counters_count() {
+    let house = house().await;
+    house.finished().await;
+    house.started().await;
+    let worker = json!({ "name": "w1" });
+    house.post("/api/worker/pool/register", worker).await;
+    let stats = house.get("/api/dashboard/stats").await;
+    assert!(is_ok(&stats), "{}", stats.text);
+    for (key, count) in [
+        ("total_executions", 2),
+        ("successful_executions", 1),
+        ("running_executions", 1),
+        ("failed_executions", 0),
+        ("total_playbooks", 1),
+        ("total_workers", 1),
+    ] {
+        assert_eq!(stats.at(&format!("/stats/{key}")), count, "{key}");
+        assert_eq!(stats.at(&format!("/{key}")), count, "{key}");
+    }
+    let widgets = house.get("/api/dashboard/widgets").await;
+    assert_eq!(widgets.at("/widgets").as_array().unwrap().len(), 7);
+}
+
+#[tokio::test]
+async fn placement_is_told() {
+    let house = house().await;
+    let path = "/api/runtime/shard-info?execution_id=7000000000000000000";
+    let one = house.get(path).await;
+    assert_eq!(
+        (one.at("/shard_index"), one.text_at("/source")),
+        (json!(0), "server_config".into())
+    );
+    let many = house.get(&format!("{path}&shard_count=16")).await;
+    assert_eq!(many.text_at("/source"), "query");
+    assert!(many.at("/shard_index").as_u64().unwrap() < 16);
+    for wrong in [
+        format!("{path}&shard_count=0"),
+        format!("{path}&shard_count=1025"),
+    ] {
+        house.get(&wrong).await.is_problem(ErrorCode::OutOfRange);
+    }
+    house
+        .get("/api/runtime/shard-info")
+        .await
+        .is_problem(ErrorCode::BadQuery);
+}
+
+#[tokio::test]
+async fn identity_and_health() {
+    let house = house().await;
+    let me = house.get("/api/whoami").await;
+    assert_eq!(me.text_at("/actor"), "developer");
+    let scopes = me.at("/scopes");
+    assert!(scopes.as_array().unwrap().contains(&json!("worker")));
+    assert!(!scopes.as_array().unwrap().contains(&json!("admin")));
+    let health = house.get("/api/health").await;
+    assert_eq!(
+        (health.status, health.text_at("/status")),
+        (200, "ok".into())
+    );
+    assert_eq!(health.text_at("/database"), "ok");
+    let ai = house
+        .post("/api/catalog/playbooks/explain/ai", json!({}))
+        .await;
+    ai.is_problem(ErrorCode::NotSupported);
+    house
+        .get("/api/status")
+        .await
+        .is_problem(ErrorCode::Forbidden);
+}
+
+#[tokio::test]
+async fn variables_are_kept_beside_a_run() {
+    let house = house().await;
+    let execution_id = house.started().await;
+    let vars = format!("/api/vars/{execution_id}");
+    let long = json!({ "variables": [
+        { "var_name": "a", "var_value": 1, "var_type": "computed", "source_step": "start" },
+        { "var_name": "b", "var_value": [2] },
+    ] });
+    let set = house.post(&vars, long).await;
+    assert_eq!(set.at("/variables_set"), 2, "{}", set.text);
+    let short = house.post(&vars, json!({ "c": { "d": 3 } })).await;
+    assert_eq!(short.at("/variables_set"), 1, "{}", short.text);
+    let all = house.get(&vars).await;
+    assert_eq!(
+        all.at("/variables"),
+        json!({ "a": 1, "b": [2], "c": { "d": 3 } })
+    );
+    let one = house.get(&format!("{vars}/a")).await;
+    assert_eq!(one.text_at("/var_type"), "computed");
+    let wrong = json!({ "variables": [{ "var_name": "x", "var_type": "odd" }] });
+    house
+        .post(&vars, wrong)
+        .await
+        .is_problem(ErrorCode::Validation);
+    let delete = |path: String| house.send(super::request(axum::http::Method::DELETE, &path, ""));
+    assert!(is_ok(&delete(format!("{vars}/a")).await));
+    delete(format!("{vars}/a"))
+        .await
+        .is_problem(ErrorCode::NotFound);
+    house
+        .get(&format!("{vars}/a"))
+        .await
+        .is_problem(ErrorCode::NotFound);
+    assert_eq!(delete(vars).await.at("/deleted"), 2);
+}
+
+#[tokio::test]
+async fn a_result_is_put_and_found_again() {
+    let house = house().await;
+    let execution_id = house.started().await;
+    let path = format!("/api/result/{execution_id}");
+    let body = json!({ "name": "rows", "data": { "n": [1, 2] }, "ttl": 60 });
+    let put = house.put(&path, body).await;
+    assert!(is_ok(&put), "{}", put.text);
+    let reference = put.text_at("/ref");
+    assert!(reference.starts_with(&format!("noetl://execution/{execution_id}/result/rows/")));
+    assert!(put.at("/expires_at").is_string());
+    let found = house
+        .get(&format!("/api/result/resolve?ref={reference}"))
+        .await;
+    assert_eq!(found.json(), json!({ "n": [1, 2] }));
+    for wrong in [
+        json!({ "name": "", "data": 1 }),
+        json!({ "name": "x", "data": 1, "ttl": 0 }),
+    ] {
+        house
+            .put(&path, wrong)
+            .await
+            .is_problem(ErrorCode::Validation);
+    }
+}

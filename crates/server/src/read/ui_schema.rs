@@ -1,0 +1,77 @@
+//! What a form for the input of a playbook needs to know.
+
+use noetl_api::catalog::{ResourceRequest, UiField, UiSchema};
+use noetl_playbook::{CheckOptions, Document, check};
+use noetl_types::{ErrorCode, Json, JsonMap, Text};
+
+use crate::runtime::{Runtime, RuntimeError};
+
+impl Runtime {
+    /// The form of a playbook's input, read off its workload.
+    pub async fn ui_schema(&self, request: ResourceRequest) -> Result<UiSchema, RuntimeError> {
+        let item = self.catalog_item(request).await?;
+        let checked = check(&item.content, &CheckOptions::default());
+        let Some(Document::Playbook(playbook)) = checked.document else {
+            let text = "only a document of kind Playbook has an input";
+            return Err(RuntimeError::refused(ErrorCode::Validation, text));
+        };
+        let metadata = &playbook.metadata;
+        let hints = metadata.more.get("ui").and_then(Json::as_map);
+        let exposed = hints
+            .and_then(|hints| hints.get("exposed"))
+            .or_else(|| metadata.more.get("exposed_in_ui"));
+        let fields = playbook.workload.0.iter();
+        let fields = fields.map(|given| {
+            let name = &*given.name.value;
+            let hint = hints.and_then(|hints| hints.get("fields")?.get(name));
+            field(name, given.value.source_json(), hint)
+        });
+        Ok(UiSchema {
+            path: item.path,
+            version: item.version,
+            kind: item.kind,
+            title: Text::from(&*metadata.name),
+            description_markdown: metadata.description.as_deref().map(Text::from),
+            exposed_in_ui: exposed.and_then(Json::as_bool).unwrap_or(true),
+            fields: fields.collect(),
+            generated_at: self.now(),
+        })
+    }
+}
+
+/// A value of an input, and what `metadata.ui.fields` says of it.
+fn field(name: &str, default: Json, hint: Option<&Json>) -> UiField {
+    let said = |key: &str| hint.and_then(|hint| hint.get(key));
+    let text = |key: &str| said(key).and_then(Json::as_str).map(Text::from);
+    let children = default.as_map().map(children).unwrap_or_default();
+    UiField {
+        name: name.into(),
+        kind: text("kind").unwrap_or_else(|| kind_of(&default).into()),
+        description: text("description"),
+        secret: said("secret").and_then(Json::as_bool).unwrap_or(false),
+        credential_glob: text("credential_glob"),
+        options: said("options")
+            .and_then(Json::as_list)
+            .map(<[Json]>::to_vec),
+        children,
+        default,
+    }
+}
+
+fn children(map: &JsonMap) -> Vec<UiField> {
+    let parts = map.iter();
+    parts
+        .map(|(name, part)| field(name, part.clone(), None))
+        .collect()
+}
+
+fn kind_of(value: &Json) -> &'static str {
+    match value {
+        Json::Null => "any",
+        Json::Bool(_) => "boolean",
+        Json::Str(_) => "string",
+        Json::List(_) => "array",
+        Json::Map(_) => "object",
+        _ => "number",
+    }
+}

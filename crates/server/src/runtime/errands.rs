@@ -1,0 +1,515 @@
+//! Errands: what the server owes since an append, done until it is done.
+//!
+//! An append writes down what has to happen outside of its run: another run is started or ended, a
+//! parent is told, a slot is handed on, a wait looks back. Whoever appended does it at once; where
+//! that server dies first, any other finds it in the store. Everything here may therefore be done
+//! twice, and the second time changes nothing.
+
+use std::sync::Arc;
+
+use noetl_engine::event::{ChildCall, ChildOf, Steering};
+use noetl_engine::{
+    ChildEnd, ChildEnded, Data, Errand, Input, LookBack, Signal, SlotGrant, SlotHolder, Verdict,
+};
+use noetl_playbook::model::ConcurrencyOverlap;
+use noetl_store::{Awaited, BroadcastFilter, ErrandOutcome, MatchKey, Slot, SlotChoice, SlotState};
+use noetl_types::limits::PageLimit;
+use noetl_types::{
+    CommandId, ErrorCode, ExecutionId, ExecutionStatus, Json, Millis, TaskError, TaskErrorKind,
+    Text, Timestamp,
+};
+use serde::{Deserialize, Serialize};
+
+use super::Core;
+use super::driver::Letter;
+use super::error::{RuntimeError, causes};
+use super::start::ChildStart;
+
+/// When something is tried again that did not work out.
+const AGAIN: Millis = Millis::from_secs(2);
+
+/// How long a run may take to be there that is to be cancelled.
+const LATE_BIRTH: Millis = Millis::from_secs(60);
+
+/// Something that the server owes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Owed {
+    /// Start a run.
+    StartChild { call: Box<ChildCall>, depth: u32 },
+    /// Cancel a run that nobody waits for any more.
+    CancelChild { child: ExecutionId },
+    /// Look for broadcasts that a wait may still take.
+    LookBack {
+        command: CommandId,
+        names: Vec<(Text, Option<Text>)>,
+        since: Timestamp,
+    },
+    /// Tell the run that started this one how it ended.
+    TellParent { parent: ExecutionId },
+    /// Give the slots of a key to whoever is next.
+    Slots {
+        key: Text,
+        /// What this run does where there is none for it.
+        seeks: Option<ConcurrencyOverlap>,
+    },
+}
+
+impl From<&Errand> for Owed {
+    fn from(errand: &Errand) -> Self {
+        match errand {
+            Errand::StartChild { call, depth } => Self::StartChild {
+                call: call.clone(),
+                depth: *depth,
+            },
+            Errand::CancelChild { child } => Self::CancelChild { child: *child },
+            Errand::LookBack(LookBack {
+                command,
+                names,
+                since,
+            }) => Self::LookBack {
+                command: *command,
+                names: names.clone(),
+                since: *since,
+            },
+        }
+    }
+}
+
+impl Owed {
+    /// The name under which its run owes it: once, however often it is said.
+    pub(super) fn id(&self) -> Text {
+        match self {
+            Self::StartChild { call, .. } => format!("start:{}", call.child),
+            Self::CancelChild { child } => format!("cancel:{child}"),
+            Self::LookBack { command, .. } => format!("look:{command}"),
+            Self::TellParent { .. } => "parent".to_owned(),
+            Self::Slots { key, .. } => format!("slots:{}", slot_key(key).as_str()),
+        }
+        .into()
+    }
+}
+
+/// A key of slots as the store finds it. A mark before it keeps it what it is, whatever it says.
+pub(super) fn slot_key(key: &Text) -> MatchKey {
+    MatchKey::of(&format!("={key}").into())
+}
+
+/// The key that [`slot_key`] was made of.
+fn written_key(key: &MatchKey) -> Text {
+    key.as_str().strip_prefix('=').unwrap_or_default().into()
+}
+
+impl Core {
+    /// Does what an append has promised.
+    pub(super) fn run_errands(self: &Arc<Self>, execution_id: ExecutionId, owed: Vec<Owed>) {
+        if owed.is_empty() {
+            return;
+        }
+        let core = Arc::clone(self);
+        self.tasks.spawn(async move {
+            for owed in owed {
+                core.run_errand(execution_id, owed).await;
+            }
+        });
+    }
+
+    /// Does one thing, and notes what came of it.
+    pub(super) async fn run_errand(self: &Arc<Self>, execution_id: ExecutionId, owed: Owed) {
+        let id = owed.id();
+        let outcome = match self.perform(execution_id, owed).await {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                tracing::warn!(error = %causes(&error), %execution_id, errand = %id, "an errand is tried again");
+                ErrandOutcome::Later(self.clock.now().saturating_add(AGAIN))
+            }
+        };
+        let settled = self.store.settle_errand(execution_id, &id, outcome).await;
+        if let Err(error) = settled {
+            // It is done once more, which changes nothing.
+            tracing::warn!(error = %causes(&error), %execution_id, errand = %id, "an errand is not settled");
+        }
+    }
+
+    /// What is owed and due, whoever promised it.
+    pub(super) async fn sweep_errands(self: &Arc<Self>) -> Result<(), RuntimeError> {
+        let now = self.clock.now();
+        for errand in self.store.errands(now, PageLimit::MAX).await? {
+            let body = serde_json::to_vec(&errand.body).unwrap_or_default();
+            match serde_json::from_slice(&body) {
+                Ok(owed) => self.run_errand(errand.execution_id, owed).await,
+                Err(error) => {
+                    let (execution_id, errand_id) = (errand.execution_id, &errand.errand_id);
+                    tracing::error!(%error, %execution_id, %errand_id, "an errand cannot be read");
+                    let hour = Millis::from_secs(3600);
+                    let later = ErrandOutcome::Later(now.saturating_add(hour));
+                    self.store
+                        .settle_errand(execution_id, errand_id, later)
+                        .await?;
+                }
+            }
+        }
+        self.deliver_again(now).await
+    }
+
+    async fn perform(
+        self: &Arc<Self>,
+        execution_id: ExecutionId,
+        owed: Owed,
+    ) -> Result<ErrandOutcome, RuntimeError> {
+        match owed {
+            Owed::StartChild { call, depth } => self.start_child(execution_id, *call, depth).await,
+            Owed::CancelChild { child } => self.cancel_child(execution_id, child).await,
+            Owed::LookBack {
+                command,
+                names,
+                since,
+            } => self.look_back(execution_id, command, &names, since).await,
+            Owed::TellParent { parent } => self.tell_parent(parent, execution_id).await,
+            Owed::Slots { key, seeks } => self.hand_on(execution_id, &key, seeks).await,
+        }
+    }
+
+    async fn start_child(
+        self: &Arc<Self>,
+        parent: ExecutionId,
+        call: ChildCall,
+        depth: u32,
+    ) -> Result<ErrandOutcome, RuntimeError> {
+        let (child, waits) = (call.child, call.waits);
+        let payload = match call.input {
+            Data::Inline(value) => value,
+            Data::External(reference) => self.fetch(reference.uri()).await?,
+        };
+        let (path, catalog_id) = match call.of {
+            ChildOf::Path(path) => (Some(path), None),
+            ChildOf::CatalogId(id) => (None, Some(id)),
+        };
+        let order = ChildStart {
+            child,
+            parent,
+            depth,
+            path,
+            catalog_id,
+            version: call.version,
+            payload,
+        };
+        let Err(error) = self.start_under(order).await else {
+            return Ok(ErrandOutcome::Done);
+        };
+        let Some(code) = error.code().filter(|code| is_final(*code)) else {
+            return Err(error);
+        };
+        if !waits {
+            tracing::warn!(%error, %parent, %child, "a run was not started");
+            return Ok(ErrandOutcome::Done);
+        }
+        let kind = match code {
+            ErrorCode::NotFound => TaskErrorKind::NotFound,
+            _ => TaskErrorKind::Child,
+        };
+        let end = ChildEnd::NotStarted {
+            error: TaskError::new(kind, error.to_string()),
+        };
+        self.tell_end(parent, ChildEnded { child, end }).await
+    }
+
+    async fn cancel_child(
+        self: &Arc<Self>,
+        parent: ExecutionId,
+        child: ExecutionId,
+    ) -> Result<ErrandOutcome, RuntimeError> {
+        let steering = Steering {
+            actor: None,
+            reason: Some(format!("execution {parent} no longer waits for it").into()),
+        };
+        let (letter, answer) = Letter::new(Input::Cancel(steering));
+        let now = self.clock.now();
+        match self.ask(child, letter, answer).await {
+            Ok(_) => Ok(ErrandOutcome::Done),
+            Err(error) => match error.code() {
+                Some(ErrorCode::AlreadyTerminal | ErrorCode::RetentionDropped) => {
+                    Ok(ErrandOutcome::Done)
+                }
+                // Somebody may be about to start it.
+                Some(ErrorCode::NotFound) if now < child.time().saturating_add(LATE_BIRTH) => {
+                    Ok(ErrandOutcome::Later(now.saturating_add(AGAIN)))
+                }
+                Some(ErrorCode::NotFound) => Ok(ErrandOutcome::Done),
+                Some(_) | None => Err(error),
+            },
+        }
+    }
+
+    async fn look_back(
+        self: &Arc<Self>,
+        execution_id: ExecutionId,
+        command: CommandId,
+        names: &[(Text, Option<Text>)],
+        since: Timestamp,
+    ) -> Result<ErrandOutcome, RuntimeError> {
+        let Some((definition, _)) = self.look(execution_id).await? else {
+            return Ok(ErrandOutcome::Done);
+        };
+        let awaited = names
+            .iter()
+            .map(|(name, key)| Awaited::new(name, key.as_ref()));
+        let filter = BroadcastFilter {
+            tenant_id: definition.entry.tenant_id.clone(),
+            awaited: awaited.collect(),
+            since,
+            limit: PageLimit::MAX,
+        };
+        for found in self.store.broadcasts(filter).await? {
+            let signal = Signal {
+                key: found.key,
+                payload: found.payload,
+                actor: found.actor,
+                broadcast: Some(found.signal_id),
+                received_at: Some(found.received_at),
+                ..Signal::new(found.name)
+            };
+            match self.signal_to(execution_id, signal).await {
+                Ok(_) => {}
+                Err(error) if error.code().is_some_and(is_final) => {}
+                Err(error) if error.code() == Some(ErrorCode::Paused) => {
+                    let later = self.clock.now().saturating_add(AGAIN);
+                    return Ok(ErrandOutcome::Later(later));
+                }
+                Err(error) => return Err(error),
+            }
+            let still_waits = self.look(execution_id).await?.is_some_and(|(_, state)| {
+                let mut waits = state.waits();
+                waits.any(|wait| wait.command == command)
+            });
+            if !still_waits {
+                break;
+            }
+        }
+        Ok(ErrandOutcome::Done)
+    }
+
+    /// Sends a signal to a run; whether somebody was waiting for it, and where the log stands.
+    pub(super) async fn signal_to(
+        self: &Arc<Self>,
+        execution_id: ExecutionId,
+        signal: Signal,
+    ) -> Result<(bool, noetl_types::Version), RuntimeError> {
+        let (letter, answer) = Letter::new(Input::Signal(Box::new(signal)));
+        let reply = self.ask(execution_id, letter, answer).await?;
+        Ok((reply.verdict == Some(Verdict::Accepted), reply.version))
+    }
+
+    async fn tell_parent(
+        self: &Arc<Self>,
+        parent: ExecutionId,
+        child: ExecutionId,
+    ) -> Result<ErrandOutcome, RuntimeError> {
+        let Some((_, state)) = self.look(parent).await? else {
+            return Ok(ErrandOutcome::Done);
+        };
+        let mut children = state.children();
+        let Some((_, call)) = children.find(|(_, call)| call.child == child) else {
+            return Ok(ErrandOutcome::Done);
+        };
+        let end = self.end_of(child, call.result_step.as_ref()).await?;
+        let Some(end) = end else {
+            return Ok(ErrandOutcome::Done);
+        };
+        self.tell_end(parent, ChildEnded { child, end }).await
+    }
+
+    /// How a child ended, with the data that its parent asked for; nothing while it goes on.
+    async fn end_of(
+        self: &Arc<Self>,
+        child: ExecutionId,
+        step: Option<&Text>,
+    ) -> Result<Option<ChildEnd>, RuntimeError> {
+        let Some(outcome) = self.ended(child).await? else {
+            return Ok(None);
+        };
+        let message = |text: Option<Text>| text.unwrap_or_else(|| "the child failed".into());
+        Ok(match outcome.status {
+            ExecutionStatus::Completed => {
+                let of_run = outcome.result.unwrap_or(Data::Inline(Json::Null));
+                let of_step = match step {
+                    None => None,
+                    Some(name) => self.look(child).await?.and_then(|(definition, state)| {
+                        let step = definition.plan.find(name.as_str())?;
+                        Some(state.step(step)?.output.as_ref()?.data.clone())
+                    }),
+                };
+                let result = match (step, of_step) {
+                    (_, Some(data)) => data,
+                    (None, None) => of_run,
+                    (Some(_), None) => Data::Inline(Json::Null),
+                };
+                Some(ChildEnd::Completed { result })
+            }
+            ExecutionStatus::Failed => Some(ChildEnd::Failed {
+                error: TaskError::new(TaskErrorKind::Child, message(outcome.error)),
+            }),
+            ExecutionStatus::Cancelled => Some(ChildEnd::Cancelled {
+                reason: outcome.error,
+            }),
+            ExecutionStatus::Pending | ExecutionStatus::Running | ExecutionStatus::Paused => None,
+        })
+    }
+
+    async fn tell_end(
+        self: &Arc<Self>,
+        parent: ExecutionId,
+        ended: ChildEnded,
+    ) -> Result<ErrandOutcome, RuntimeError> {
+        let (letter, answer) = Letter::new(Input::ChildEnded(Box::new(ended)));
+        match self.ask(parent, letter, answer).await {
+            Ok(_) => Ok(ErrandOutcome::Done),
+            Err(error) => match error.code() {
+                // A run that is paused hears of it when it goes on.
+                Some(ErrorCode::Paused) => {
+                    let later = self.clock.now().saturating_add(AGAIN);
+                    Ok(ErrandOutcome::Later(later))
+                }
+                Some(code) if is_final(code) => Ok(ErrandOutcome::Done),
+                Some(_) | None => Err(error),
+            },
+        }
+    }
+
+    /// Gives the slots of a key to whoever is next, and sees to it that a run which does not wait
+    /// for one is not left waiting.
+    async fn hand_on(
+        self: &Arc<Self>,
+        execution_id: ExecutionId,
+        key: &Text,
+        seeks: Option<ConcurrencyOverlap>,
+    ) -> Result<ErrandOutcome, RuntimeError> {
+        let execution = self.store.execution(execution_id).await?;
+        let Some(execution) = execution else {
+            return Ok(ErrandOutcome::Done);
+        };
+        let (tenant_id, key) = (execution.facts.tenant_id, slot_key(key));
+        loop {
+            let now = self.clock.now();
+            let granted = self.store.grant_slots(&tenant_id, &key, now).await?;
+            let mut is_settled = true;
+            for slot in granted {
+                is_settled &= self.deliver(slot).await?;
+            }
+            if is_settled {
+                break;
+            }
+        }
+        match seeks {
+            None | Some(ConcurrencyOverlap::Queue) => {}
+            Some(overlap @ (ConcurrencyOverlap::Skip | ConcurrencyOverlap::CancelPrevious)) => {
+                let choice = SlotChoice::Key { tenant_id, key };
+                let slots = self.store.slots(choice, PageLimit::MAX).await?;
+                self.make_way(execution_id, overlap, &slots).await?;
+            }
+        }
+        Ok(ErrandOutcome::Done)
+    }
+
+    /// A run that found no slot ends, or ends those that have them.
+    async fn make_way(
+        self: &Arc<Self>,
+        execution_id: ExecutionId,
+        overlap: ConcurrencyOverlap,
+        slots: &[Slot],
+    ) -> Result<(), RuntimeError> {
+        let is_own = |slot: &&Slot| slot.id.execution_id == execution_id;
+        let own = slots.iter().find(is_own);
+        if own.is_none_or(|slot| slot.state != SlotState::Waiting) {
+            return Ok(());
+        }
+        let holders = slots.iter().filter(|slot| slot.state != SlotState::Waiting);
+        let (ended, reason): (Vec<ExecutionId>, String) = match overlap {
+            ConcurrencyOverlap::CancelPrevious => (
+                holders.map(|slot| slot.id.execution_id).collect(),
+                format!("execution {execution_id} takes its place"),
+            ),
+            ConcurrencyOverlap::Skip | ConcurrencyOverlap::Queue => (
+                vec![execution_id],
+                "skipped: another execution has its concurrency key".to_owned(),
+            ),
+        };
+        for execution_id in ended {
+            let steering = Steering {
+                actor: None,
+                reason: Some(reason.as_str().into()),
+            };
+            let (letter, answer) = Letter::new(Input::Cancel(steering));
+            match self.ask(execution_id, letter, answer).await {
+                Ok(_) => {}
+                Err(error) if error.code().is_some_and(is_final) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells a run that it has a slot; whether it keeps it. One that it has no use for is free.
+    async fn deliver(self: &Arc<Self>, slot: Slot) -> Result<bool, RuntimeError> {
+        let grant = SlotGrant {
+            holder: match &slot.id.holder {
+                noetl_store::SlotHolder::Execution => SlotHolder::Run,
+                noetl_store::SlotHolder::Step { step, run } => SlotHolder::Step {
+                    step: step.clone(),
+                    run: *run,
+                },
+            },
+            key: written_key(&slot.id.key),
+        };
+        let (letter, answer) = Letter::new(Input::SlotGranted(grant));
+        match self.ask(slot.id.execution_id, letter, answer).await {
+            // Told twice, it has the slot all the same.
+            Ok(reply) if matches!(reply.verdict, Some(Verdict::Accepted | Verdict::Duplicate)) => {
+                return Ok(true);
+            }
+            Ok(_) => {}
+            Err(error) => match error.code() {
+                Some(code) if is_final(code) || code == ErrorCode::Paused => {}
+                Some(_) | None => return Err(error),
+            },
+        }
+        self.store.free_slot(&slot.id).await?;
+        Ok(false)
+    }
+
+    /// Slots that somebody granted and never told their run of.
+    async fn deliver_again(self: &Arc<Self>, now: Timestamp) -> Result<(), RuntimeError> {
+        let ago = Millis::from_secs(5);
+        let held_by =
+            Timestamp::from_unix_ms(now.as_unix_ms() - i64::try_from(ago.as_ms()).unwrap_or(0));
+        let Ok(held_by) = held_by else {
+            return Ok(());
+        };
+        let choice = SlotChoice::Unconfirmed { held_by };
+        for slot in self.store.slots(choice, PageLimit::MAX).await? {
+            let (tenant_id, key) = (slot.id.tenant_id.clone(), slot.id.key.clone());
+            if !self.deliver(slot).await? {
+                for next in self.store.grant_slots(&tenant_id, &key, now).await? {
+                    self.deliver(next).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether trying again would be told the same.
+fn is_final(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::NotFound
+            | ErrorCode::AlreadyTerminal
+            | ErrorCode::RetentionDropped
+            | ErrorCode::Validation
+            | ErrorCode::NotSupported
+            | ErrorCode::OutOfRange
+            | ErrorCode::TooLarge
+            | ErrorCode::AlreadyDecided
+            | ErrorCode::IllegalTransition
+    )
+}

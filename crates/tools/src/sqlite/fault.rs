@@ -1,0 +1,42 @@
+//! What SQLite says went wrong, as the error of a task.
+
+use noetl_types::{Json, TaskError, TaskErrorKind};
+use rusqlite::{Error, ErrorCode};
+
+/// The error of a statement or a connection.
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "this is what `map_err` hands over"
+)]
+pub(super) fn of(error: Error) -> TaskError {
+    let (failure, message) = match &error {
+        Error::SqliteFailure(failure, message) => (failure, message.clone()),
+        Error::SqlInputError { error, msg, .. } => (error, Some(msg.clone())),
+        other => return TaskError::new(TaskErrorKind::DbError, other.to_string()),
+    };
+    let code = failure.extended_code;
+    let message = message.unwrap_or_else(|| failure.to_string());
+    TaskError {
+        code: Some(Json::from(code)),
+        ..TaskError::new(
+            kind(failure.code),
+            format!("{message} (SQLite code {code})"),
+        )
+    }
+}
+
+fn kind(code: ErrorCode) -> TaskErrorKind {
+    match code {
+        ErrorCode::DatabaseBusy
+        | ErrorCode::DatabaseLocked
+        | ErrorCode::FileLockingProtocolFailed => TaskErrorKind::DbTimeout,
+        ErrorCode::ConstraintViolation => TaskErrorKind::DbConstraint,
+        ErrorCode::CannotOpen => TaskErrorKind::DbConnection,
+        ErrorCode::DiskFull => TaskErrorKind::StorageQuota,
+        ErrorCode::PermissionDenied => TaskErrorKind::StorageAccess,
+        ErrorCode::AuthorizationForStatementDenied => TaskErrorKind::Auth,
+        ErrorCode::OperationInterrupted => TaskErrorKind::Timeout,
+        // The list of codes is open, and all that is left is the statement's own fault.
+        _ => TaskErrorKind::DbError,
+    }
+}

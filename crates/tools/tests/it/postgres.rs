@@ -1,0 +1,653 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use noetl_tools::egress::EgressPolicy;
+use noetl_tools::{CancellationToken, Settings, ToolKind, Toolbox, cursor};
+use noetl_types::{ByteSize, Json, TaskErrorKind};
+
+use crate::database::{database, fault, pg, query, rows, until_rows, with};
+use crate::support::{call, data, error, run, settings, toolbox, value};
+
+/// How many statements of others the server works on that sleep.
+const SLEEPERS: &str = "SELECT count(*) AS n FROM pg_stat_activity WHERE datname = current_database() \
+     AND state = 'active' AND query LIKE '%pg_sleep%' AND pid <> pg_backend_pid()";
+
+fn pool_of(size: usize) -> Toolbox {
+    let mut settings = settings();
+    settings.postgres.pool_size = size;
+    Toolbox::new(settings)
+}
+
+/// Each line is an expression and what becomes of it.
+const TYPES: &[(&str, &str)] = &[
+    ("true", "true"),
+    ("12::smallint", "12"),
+    ("-7", "-7"),
+    ("9223372036854775807", "9223372036854775807"),
+    ("0.1::real", "0.1"),
+    ("2.5::float8", "2.5"),
+    ("'NaN'::float8", "\"NaN\""),
+    ("'-Infinity'::float4", "\"-Infinity\""),
+    ("1234567890.0500::numeric", "\"1234567890.0500\""),
+    ("-0.00012::numeric", "\"-0.00012\""),
+    ("100000000::numeric", "\"100000000\""),
+    ("0::numeric(6,2)", "\"0.00\""),
+    ("'NaN'::numeric", "\"NaN\""),
+    ("'grüße'::text", "\"grüße\""),
+    ("'ab'::char(4)", "\"ab  \""),
+    ("'n'::name", "\"n\""),
+    ("'x'::\"char\"", "\"x\""),
+    (
+        r#"'{"b": [1, null], "a": 1.50}'::json"#,
+        r#"{"a":1.5,"b":[1,null]}"#,
+    ),
+    (r#"'{"b": [1, null]}'::jsonb"#, r#"{"b":[1,null]}"#),
+    ("'null'::jsonb", "null"),
+    (r"'\x00ff'::bytea", "\"AP8=\""),
+    (
+        "'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'::uuid",
+        "\"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11\"",
+    ),
+    ("'2024-02-29'::date", "\"2024-02-29\""),
+    ("'0044-03-15 BC'::date", "\"-0043-03-15\""),
+    ("'infinity'::date", "\"infinity\""),
+    (
+        "'2024-01-02 03:04:05.6'::timestamp",
+        "\"2024-01-02T03:04:05.600000\"",
+    ),
+    (
+        "'2024-01-02 03:04:05+02'::timestamptz",
+        "\"2024-01-02T01:04:05+00:00\"",
+    ),
+    ("'-infinity'::timestamptz", "\"-infinity\""),
+    ("'23:59:59.25'::time", "\"23:59:59.250000\""),
+    ("'08:00+05:30'::timetz", "\"08:00:00+05:30\""),
+    (
+        "'1 year 2 mons 3 days 04:05:06'::interval",
+        "\"P1Y2M3DT4H5M6S\"",
+    ),
+    ("'192.168.1.5/24'::inet", "\"192.168.1.5/24\""),
+    ("'::1'::inet", "\"::1\""),
+    ("'10.0.0.0/8'::cidr", "\"10.0.0.0/8\""),
+    ("'08:00:2b:01:02:03'::macaddr", "\"08:00:2b:01:02:03\""),
+    ("'12.34'::money", "\"12.34\""),
+    ("B'0101'", "\"0101\""),
+    ("'(1,2)'::point", "\"(1,2)\""),
+    ("42::oid", "42"),
+    ("'<a/>'::xml", "\"<a/>\""),
+    ("ARRAY[1, NULL, 3]", "[1,null,3]"),
+    ("ARRAY[[1, 2], [3, 4]]", "[[1,2],[3,4]]"),
+    ("'{}'::text[]", "[]"),
+    ("ARRAY['2024-01-01'::date]", "[\"2024-01-01\"]"),
+    ("int4range(1, 5)", "\"[1,5)\""),
+    ("'empty'::int4range", "\"empty\""),
+    ("numrange(NULL, 2.5)", "\"(,2.5)\""),
+    ("'{[1,3), [5,7)}'::int4multirange", "[\"[1,3)\",\"[5,7)\"]"),
+    ("ROW(1, 'a'::text, NULL)", "[1,\"a\",null]"),
+    ("'happy'::mood", "\"happy\""),
+    ("ARRAY['sad', 'happy']::mood[]", "[\"sad\",\"happy\"]"),
+    ("5::positive", "5"),
+    (
+        "ROW('Bahnhofstr.', 1)::address",
+        "{\"number\":1,\"street\":\"Bahnhofstr.\"}",
+    ),
+    ("pg_sleep(0)", "null"),
+    ("NULL::int", "null"),
+    ("NULL::jsonb", "null"),
+    ("NULL", "null"),
+];
+
+#[tokio::test]
+async fn every_type_has_its_json() {
+    let database = database();
+    let toolbox = toolbox();
+    let types = r#"{"commands": ["CREATE TYPE mood AS ENUM ('sad', 'happy')",
+        "CREATE DOMAIN positive AS int CHECK (VALUE > 0)",
+        "CREATE TYPE address AS (street text, number int)"]}"#;
+    data(&toolbox, pg(&database, types)).await;
+    for (expression, expected) in TYPES {
+        let text = format!("SELECT {expression} AS v");
+        let found = rows(&toolbox, pg(&database, &query(&text))).await;
+        assert_eq!(found, format!("[{{\"v\":{expected}}}]"), "{expression}");
+    }
+}
+
+/// Each line is a type, a parameter, and what the server makes of it, as text.
+const PARAMS: &[(&str, &str, &str)] = &[
+    ("int4", "42", "42"),
+    ("int8", "\"42\"", "42"),
+    ("int2", "null", "null"),
+    ("float8", "1.5", "1.5"),
+    (
+        "numeric",
+        "\"12345678901234567890.10\"",
+        "12345678901234567890.10",
+    ),
+    ("numeric", "3", "3"),
+    ("bool", "true", "true"),
+    ("bool", "\"False\"", "false"),
+    ("text", "\"it's; $1\"", "it's; $1"),
+    ("text", "7", "7"),
+    ("text", "{\"a\":1}", "{\"a\":1}"),
+    ("jsonb", "{\"a\":[1]}", "{\"a\": [1]}"),
+    ("jsonb", "[1,2]", "[1, 2]"),
+    ("jsonb", "\"[1,2]\"", "[1, 2]"),
+    ("jsonb", "\"plain\"", "\"plain\""),
+    (
+        "timestamptz",
+        "\"2024-01-02T03:04:05Z\"",
+        "2024-01-02 12:04:05+09",
+    ),
+    (
+        "timestamp",
+        "\"2024-01-02T03:04:05\"",
+        "2024-01-02 03:04:05",
+    ),
+    ("date", "\"2024-01-02\"", "2024-01-02"),
+    ("interval", "\"PT90S\"", "00:01:30"),
+    (
+        "uuid",
+        "\"a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11\"",
+        "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
+    ),
+    ("bytea", "\"AP8=\"", "\\x00ff"),
+    ("inet", "\"10.0.0.1\"", "10.0.0.1/32"),
+    ("int4[]", "[1,null,3]", "{1,NULL,3}"),
+    ("text[]", "[\"a,b\",\"c\\\"d\"]", "{\"a,b\",\"c\\\"d\"}"),
+    ("int4[]", "[[1],[2]]", "{{1},{2}}"),
+    ("jsonb[]", "[{\"a\":1}]", "{\"{\\\"a\\\": 1}\"}"),
+    ("int4range", "\"[1,5)\"", "[1,5)"),
+];
+
+#[tokio::test]
+async fn parameters_of_each_type() {
+    let database = database();
+    let toolbox = toolbox();
+    for (ty, param, expected) in PARAMS {
+        let text = format!("SELECT ($1::{ty})::text AS v");
+        let outcome = run(&toolbox, pg(&database, &with(&text, &format!("[{param}]")))).await;
+        assert_eq!(outcome.error, None, "{ty} {param}");
+        let row = outcome.data.get("rows").unwrap().as_list().unwrap()[0].clone();
+        let found = row.get("v").unwrap();
+        assert_eq!(found.as_str().unwrap_or("null"), *expected, "{ty} {param}");
+    }
+}
+
+#[tokio::test]
+async fn parameters_that_do_not_fit() {
+    let database = database();
+    let toolbox = toolbox();
+    let refused = async |keys: String| {
+        let error = fault(&toolbox, pg(&database, &keys)).await;
+        (error.kind, error.message.to_string())
+    };
+    let (kind, message) = refused(with("SELECT $1::int + $2::int", "[1]")).await;
+    assert_eq!(kind, TaskErrorKind::Schema);
+    assert_eq!(
+        message,
+        "the statement has 2 parameters, but 'params' has 1 values"
+    );
+    let (kind, message) = refused(with("SELECT $1::int", "[\"x\"]")).await;
+    assert_eq!(kind, TaskErrorKind::DbError);
+    assert!(message.contains("22P02"), "{message}");
+    let (kind, _) = refused(with("SELECT 1; SELECT $1", "[1]")).await;
+    assert_eq!(kind, TaskErrorKind::Schema);
+    let (kind, _) = refused(with("SELECT 1", "{\"a\":1}")).await;
+    assert_eq!(kind, TaskErrorKind::Schema);
+    let (kind, _) = refused(query(" ; -- nothing")).await;
+    assert_eq!(kind, TaskErrorKind::Schema);
+}
+
+#[tokio::test]
+async fn the_shape_of_results() {
+    let database = database();
+    let toolbox = toolbox();
+    let created = data(
+        &toolbox,
+        pg(&database, &query("CREATE TABLE t (id int, name text)")),
+    )
+    .await;
+    assert_eq!(
+        created,
+        r#"{"affected_rows":0,"command_0":{"affected_rows":0,"columns":[],"message":"0 rows affected","row_count":0,"rows":[],"status":"success"},"row_count":0,"status":"success"}"#
+    );
+    let both = r#"{"command": "INSERT INTO t VALUES (1, 'a;'), (2, NULL); -- c;\nUPDATE t SET name = 'b' WHERE id = 2 RETURNING *"}"#;
+    assert_eq!(
+        data(&toolbox, pg(&database, both)).await,
+        r#"{"columns":["id","name"],"command_0":{"affected_rows":2,"columns":[],"message":"2 rows affected","row_count":2,"rows":[],"status":"success"},"command_1":{"columns":["id","name"],"message":"1 row returned","row_count":1,"rows":[{"id":2,"name":"b"}],"status":"success"},"row_count":1,"rows":[{"id":2,"name":"b"}],"status":"success"}"#
+    );
+    let lists = r#"{"query": "SELECT id, name, id FROM t ORDER BY id", "as_objects": false}"#;
+    assert_eq!(
+        rows(&toolbox, pg(&database, lists)).await,
+        r#"[[1,"a;",1],[2,"b",2]]"#
+    );
+    let values = query("VALUES (1), (2)");
+    assert_eq!(
+        rows(&toolbox, pg(&database, &values)).await,
+        r#"[{"column1":1},{"column1":2}]"#
+    );
+    let shown = rows(&toolbox, pg(&database, &query("SHOW server_encoding"))).await;
+    assert_eq!(shown, r#"[{"server_encoding":"UTF8"}]"#);
+    let none = rows(&toolbox, pg(&database, &query("SELECT 1 AS a WHERE false"))).await;
+    assert_eq!(none, "[]");
+    let code = run(&toolbox, pg(&database, &query("SELECT 1")))
+        .await
+        .extras;
+    assert_eq!(code.get("pg").unwrap().to_string(), r#"{"code":null}"#);
+}
+
+#[tokio::test]
+async fn sql_comes_from_any_of_its_keys() {
+    let database = database();
+    let toolbox = toolbox();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("q.sql");
+    std::fs::write(&file, "SELECT 1; SELECT 7 AS n").unwrap();
+    let script = Json::object([("uri", Json::from(file.to_str().unwrap()))]);
+    let script = Json::object([("script", script)]).to_string();
+    for keys in [
+        r#"{"command": "SELECT 7 AS n"}"#,
+        r#"{"cmd": "SELECT 7 AS n"}"#,
+        r#"{"queries": ["SELECT 1", "SELECT 7 AS n"]}"#,
+        r#"{"commands": "SELECT 1; SELECT 7 AS n"}"#,
+        r#"{"query_b64": "U0VMRUNUIDcgQVMgbg=="}"#,
+        r#"{"commands_b64": ["U0VMRUNUIDcgQVMgbg=="]}"#,
+        r#"{"script": {"source": {"type": "inline", "content": "SELECT 7 AS n"}}}"#,
+        &script,
+    ] {
+        assert_eq!(
+            rows(&toolbox, pg(&database, keys)).await,
+            r#"[{"n":7}]"#,
+            "{keys}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn statements_stop_at_the_first_error() {
+    let database = database();
+    let toolbox = toolbox();
+    let keys = r#"{"commands": ["CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)",
+        "INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (2)"]}"#;
+    let outcome = run(&toolbox, pg(&database, keys)).await;
+    let error = outcome.error.unwrap();
+    assert_eq!(error.kind, TaskErrorKind::DbConstraint);
+    assert_eq!(error.code, Some(Json::from("23505")));
+    let message = error.message.as_str();
+    assert!(
+        message.starts_with("ERROR: duplicate key value"),
+        "{message}"
+    );
+    assert!(
+        message.contains("(SQLSTATE 23505)\nDetail: Key (id)=(1)"),
+        "{message}"
+    );
+    let details = error.details.unwrap();
+    assert_eq!(details.get("statement"), Some(&Json::from(2)));
+    assert_eq!(details.get("constraint"), Some(&Json::from("t_pkey")));
+    assert_eq!(
+        outcome.extras.get("pg").unwrap().to_string(),
+        r#"{"code":"23505"}"#
+    );
+    let status = |name: &str| outcome.data.get(name).unwrap().get("status").cloned();
+    assert_eq!(status("command_1"), Some(Json::from("success")));
+    assert_eq!(status("command_2"), Some(Json::from("error")));
+    assert_eq!(outcome.data.get("command_3"), None);
+    // What went well before stays.
+    let left = rows(&toolbox, pg(&database, &query("SELECT id FROM t"))).await;
+    assert_eq!(left, r#"[{"id":1}]"#);
+}
+
+#[tokio::test]
+async fn a_transaction_is_all_or_nothing() {
+    let database = database();
+    let toolbox = toolbox();
+    data(
+        &toolbox,
+        pg(&database, &query("CREATE TABLE t (id int PRIMARY KEY)")),
+    )
+    .await;
+    let bad =
+        r#"{"transaction": true, "command": "INSERT INTO t VALUES (1); INSERT INTO t VALUES (1)"}"#;
+    let error = fault(&toolbox, pg(&database, bad)).await;
+    assert_eq!(error.kind, TaskErrorKind::DbConstraint);
+    let count = query("SELECT count(*) AS n FROM t");
+    assert_eq!(rows(&toolbox, pg(&database, &count)).await, r#"[{"n":0}]"#);
+    let good =
+        r#"{"transaction": true, "command": "INSERT INTO t VALUES (1); INSERT INTO t VALUES (2)"}"#;
+    data(&toolbox, pg(&database, good)).await;
+    assert_eq!(rows(&toolbox, pg(&database, &count)).await, r#"[{"n":2}]"#);
+    // A constraint that is checked at the end fails the commit.
+    let late = r#"{"transaction": true, "command": "CREATE TABLE d (id int UNIQUE DEFERRABLE INITIALLY DEFERRED); INSERT INTO d VALUES (1), (1)"}"#;
+    let error = fault(&toolbox, pg(&database, late)).await;
+    assert_eq!(error.kind, TaskErrorKind::DbConstraint);
+    // A transaction that its author leaves open is no more.
+    let open = query("BEGIN; INSERT INTO t VALUES (3)");
+    data(&toolbox, pg(&database, &open)).await;
+    until_rows(&database, "SELECT count(*) AS n FROM t", r#"[{"n":2}]"#).await;
+}
+
+#[tokio::test]
+async fn errors_have_the_kind_of_their_class() {
+    let database = database();
+    let toolbox = toolbox();
+    for (text, kind, code) in [
+        ("SELECT * FROM nowhere", TaskErrorKind::DbError, "42P01"),
+        ("SELEC 1", TaskErrorKind::DbError, "42601"),
+        ("SELECT 1 / 0", TaskErrorKind::DbError, "22012"),
+        (
+            "DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '40001'; END $$",
+            TaskErrorKind::DbDeadlock,
+            "40001",
+        ),
+        (
+            "DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '08006'; END $$",
+            TaskErrorKind::DbConnection,
+            "08006",
+        ),
+        (
+            "DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '55P03'; END $$",
+            TaskErrorKind::DbTimeout,
+            "55P03",
+        ),
+        (
+            "SELECT pg_terminate_backend(pg_backend_pid())",
+            TaskErrorKind::DbConnection,
+            "57P01",
+        ),
+    ] {
+        let error = fault(&toolbox, pg(&database, &query(text))).await;
+        assert_eq!(
+            (error.kind, error.code),
+            (kind, Some(Json::from(code))),
+            "{text}"
+        );
+        assert_eq!(error.retryable, kind.retryable());
+    }
+    let hint = query("SELECT lenght('a')");
+    let error = fault(&toolbox, pg(&database, &hint)).await;
+    assert!(
+        error.message.as_str().contains("\nHint: "),
+        "{}",
+        error.message
+    );
+    let timeout = r#"{"query": "SELECT pg_sleep(1000)", "options": {"statement_timeout": "20ms"}}"#;
+    let error = fault(&toolbox, pg(&database, timeout)).await;
+    assert_eq!(error.kind, TaskErrorKind::DbTimeout);
+    assert_eq!(error.code, Some(Json::from("57014")));
+}
+
+#[tokio::test]
+async fn a_deadlock_is_one() {
+    let database = database();
+    let toolbox = toolbox();
+    let rows = "CREATE TABLE t (id int, n int); INSERT INTO t VALUES (1, 0), (2, 0)";
+    data(&toolbox, pg(&database, &query(rows))).await;
+    // Each holds its row, waits until the other holds the other one, and then wants that.
+    let grab = |mine: u32, other: u32| {
+        let wait = format!(
+            "DO $$ BEGIN WHILE NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' \
+             AND objid = {other} AND database = (SELECT oid FROM pg_database \
+             WHERE datname = current_database())) LOOP PERFORM pg_sleep(0.005); END LOOP; END $$"
+        );
+        let text = format!(
+            "UPDATE t SET n = 1 WHERE id = {mine}; SELECT pg_advisory_xact_lock({mine}); \
+             {wait}; UPDATE t SET n = 2 WHERE id = {other}"
+        );
+        let keys = [
+            ("command", Json::from(text)),
+            ("transaction", Json::from(true)),
+        ];
+        pg(&database, &Json::object(keys).to_string())
+    };
+    let (first, second) = tokio::join!(run(&toolbox, grab(1, 2)), run(&toolbox, grab(2, 1)));
+    let mut errors = [first.error, second.error].into_iter().flatten();
+    let error = errors.next().expect("both went well");
+    assert_eq!(error.kind, TaskErrorKind::DbDeadlock);
+    assert_eq!(error.code, Some(Json::from("40P01")));
+    assert_eq!(errors.next(), None);
+}
+
+#[tokio::test]
+async fn what_takes_too_long_ends_on_the_server_too() {
+    let database = database();
+    let toolbox = toolbox();
+    let mut sleeper = pg(&database, &query("SELECT pg_sleep(1000)"));
+    sleeper.timeout = Duration::from_millis(300);
+    let (kind, _) = error(&toolbox, sleeper).await;
+    assert_eq!(kind, TaskErrorKind::Timeout);
+    until_rows(&database, SLEEPERS, r#"[{"n":0}]"#).await;
+}
+
+#[tokio::test]
+async fn what_is_cancelled_ends_on_the_server_too() {
+    let database = database();
+    let toolbox = Arc::new(toolbox());
+    let cancel = CancellationToken::new();
+    let sleeper = pg(&database, &query("SELECT pg_sleep(1000)"));
+    let task = {
+        let (toolbox, cancel) = (Arc::clone(&toolbox), cancel.clone());
+        tokio::spawn(async move { toolbox.call(sleeper, cancel).await })
+    };
+    until_rows(&database, SLEEPERS, r#"[{"n":1}]"#).await;
+    cancel.cancel();
+    assert_eq!(
+        task.await.unwrap().error.unwrap().kind,
+        TaskErrorKind::Cancelled
+    );
+    until_rows(&database, SLEEPERS, r#"[{"n":0}]"#).await;
+}
+
+#[tokio::test]
+async fn there_are_never_more_connections_than_places() {
+    let database = database();
+    let toolbox = pool_of(2);
+    let count = "SELECT pg_sleep(0.02), (SELECT count(*) FROM pg_stat_activity \
+         WHERE datname = current_database()) AS n";
+    let calls = (0..8).map(|_| run(&toolbox, pg(&database, &query(count))));
+    for outcome in futures_util::future::join_all(calls).await {
+        assert_eq!(outcome.error, None);
+        let row = &outcome.data.get("rows").unwrap().as_list().unwrap()[0];
+        let connections = row.get("n").unwrap().as_i64().unwrap();
+        assert!(connections <= 2, "{connections} connections");
+    }
+    // A task may ask for fewer.
+    let alone = r#"{"query": "SELECT 1 AS n", "pool": {"max_size": 1}}"#;
+    assert_eq!(rows(&toolbox, pg(&database, alone)).await, r#"[{"n":1}]"#);
+    let wrong = r#"{"query": "SELECT 1", "pool": 0}"#;
+    assert_eq!(
+        fault(&toolbox, pg(&database, wrong)).await.kind,
+        TaskErrorKind::Schema
+    );
+}
+
+#[tokio::test]
+async fn a_connection_comes_back_as_new() {
+    let database = database();
+    let toolbox = pool_of(1);
+    let traces = query(
+        "CREATE TEMP TABLE left_over (a int); SET work_mem = '123kB'; \
+         CREATE TYPE mood AS ENUM ('sad'); SELECT pg_advisory_lock(7); \
+         SELECT pg_backend_pid() AS pid, 'sad'::mood AS mood",
+    );
+    let first = rows(&toolbox, pg(&database, &traces)).await;
+    let look = query(
+        "SELECT pg_backend_pid() AS pid, 'sad'::mood AS mood \
+         WHERE to_regclass('pg_temp.left_over') IS NULL AND current_setting('work_mem') <> '123kB' \
+         AND NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid())",
+    );
+    assert_eq!(rows(&toolbox, pg(&database, &look)).await, first);
+    // A session that somebody ended is replaced.
+    let end = query("SELECT pg_terminate_backend(pg_backend_pid())");
+    fault(&toolbox, pg(&database, &end)).await;
+    assert_ne!(rows(&toolbox, pg(&database, &look)).await, first);
+    // Statements that are prepared by name do not stay.
+    for _ in 0..2 {
+        let prepare = query("PREPARE p AS SELECT 1 AS n; EXECUTE p");
+        assert_eq!(
+            rows(&toolbox, pg(&database, &prepare)).await,
+            r#"[{"n":1}]"#
+        );
+    }
+}
+
+#[tokio::test]
+async fn idle_connections_are_closed() {
+    let database = database();
+    let mut settings = settings();
+    settings.postgres.idle = Duration::from_millis(20);
+    let toolbox = Toolbox::new(settings);
+    let pid = rows(
+        &toolbox,
+        pg(&database, &query("SELECT pg_backend_pid() AS pid")),
+    )
+    .await;
+    let pid = value(&pid).as_list().unwrap()[0]
+        .get("pid")
+        .unwrap()
+        .to_string();
+    let left = format!("SELECT count(*) AS n FROM pg_stat_activity WHERE pid = {pid}");
+    until_rows(&database, &left, r#"[{"n":0}]"#).await;
+}
+
+#[tokio::test]
+async fn names_are_looked_for_in_the_schema() {
+    let database = database();
+    let toolbox = toolbox();
+    let make = "CREATE SCHEMA \"My\"; CREATE TABLE \"My\".t AS SELECT 5 AS n";
+    data(&toolbox, pg(&database, &query(make))).await;
+    let keys = r#"{"query": "SELECT n FROM t", "schema": "My"}"#;
+    assert_eq!(rows(&toolbox, pg(&database, keys)).await, r#"[{"n":5}]"#);
+    let error = fault(&toolbox, pg(&database, &query("SELECT n FROM t"))).await;
+    assert_eq!(error.code, Some(Json::from("42P01")));
+}
+
+#[tokio::test]
+async fn rows_have_a_bound() {
+    let database = database();
+    let settings = Settings {
+        payload_cap: ByteSize::from_kib(64),
+        ..settings()
+    };
+    let toolbox = Toolbox::new(settings);
+    let many = query("SELECT g AS n FROM generate_series(1, 10000000) g");
+    assert_eq!(
+        fault(&toolbox, pg(&database, &many)).await.kind,
+        TaskErrorKind::Limit
+    );
+    let few = query("SELECT g AS n FROM generate_series(1, 2) g");
+    assert_eq!(
+        rows(&toolbox, pg(&database, &few)).await,
+        r#"[{"n":1},{"n":2}]"#
+    );
+}
+
+#[tokio::test]
+async fn a_credential_is_a_map() {
+    let database = database();
+    let toolbox = toolbox();
+    let folder = database.cluster().socket_folder().display().to_string();
+    let auth = format!(
+        r#"{{"query": "SELECT current_user AS u", "auth": {{"type": "postgres", "db_host": "{folder}",
+            "db_port": "5432", "db_user": "postgres", "db_name": "{}"}}}}"#,
+        database.name()
+    );
+    let found = rows(&toolbox, call(ToolKind::Postgres, &value(&auth))).await;
+    assert_eq!(found, r#"[{"u":"postgres"}]"#);
+    let alias = r#"{"query": "SELECT 1", "auth": "pg_main"}"#;
+    let (kind, message) = error(&toolbox, call(ToolKind::Postgres, &value(alias))).await;
+    assert_eq!(kind, TaskErrorKind::Auth);
+    assert!(message.contains("'pg_main'"), "{message}");
+    let nobody = format!(
+        r#"{{"query": "SELECT 1", "db_host": "{folder}", "db_name": "x", "db_user": "nobody_at_all"}}"#
+    );
+    let (kind, message) = error(&toolbox, call(ToolKind::Postgres, &value(&nobody))).await;
+    assert_eq!(kind, TaskErrorKind::Auth, "{message}");
+    let gone = r#"{"query": "SELECT 1", "db_host": "/no/such/folder", "db_user": "u"}"#;
+    let (kind, _) = error(&toolbox, call(ToolKind::Postgres, &value(gone))).await;
+    assert_eq!(kind, TaskErrorKind::DbConnection);
+}
+
+#[tokio::test]
+async fn the_guard_looks_at_every_address() {
+    let database = database();
+    let settings = Settings {
+        egress: EgressPolicy::Public { allow: Vec::new() },
+        ..settings()
+    };
+    let toolbox = Toolbox::new(settings);
+    let (kind, message) = error(&toolbox, pg(&database, &query("SELECT 1"))).await;
+    assert_eq!(kind, TaskErrorKind::Auth);
+    assert!(message.contains("NOETL_EGRESS_ALLOW"), "{message}");
+    for host in ["127.0.0.1", "localhost", "169.254.169.254", "[::1]"] {
+        let keys = format!(r#"{{"query": "SELECT 1", "db_host": "{host}", "db_user": "u"}}"#);
+        let (kind, message) = error(&toolbox, call(ToolKind::Postgres, &value(&keys))).await;
+        assert_eq!(kind, TaskErrorKind::Auth, "{host}: {message}");
+    }
+}
+
+#[tokio::test]
+async fn a_cursor_claims_rows_with_the_plain_tool() {
+    let database = database();
+    let toolbox = toolbox();
+    let make = "CREATE TABLE q (id int, state text DEFAULT 'open'); INSERT INTO q SELECT generate_series(1, 5)";
+    data(&toolbox, pg(&database, &query(make))).await;
+    let text = "UPDATE q SET state = 'taken' WHERE id IN (SELECT id FROM q WHERE state = 'open' \
+         ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED) RETURNING id";
+    let keys = Json::object([
+        ("connection_string", Json::from(database.config())),
+        ("claim", Json::from(text)),
+        ("params", value("[3]")),
+        ("options", value(r#"{"statement_timeout": "30s"}"#)),
+    ]);
+    let (kind, config) = cursor::claim(keys.as_map().unwrap()).unwrap();
+    let mut taken = Vec::new();
+    for expected in [3, 2, 0] {
+        let outcome = run(&toolbox, call(kind, &config.clone().into())).await;
+        let rows = cursor::claimed(outcome).unwrap();
+        assert_eq!(rows.len(), expected);
+        taken.extend(
+            rows.iter()
+                .map(|row| row.get("id").unwrap().as_i64().unwrap()),
+        );
+    }
+    taken.sort_unstable();
+    assert_eq!(taken, [1, 2, 3, 4, 5]);
+}
+
+#[tokio::test]
+async fn a_kind_that_is_not_built_in_names_its_feature() {
+    let toolbox = toolbox();
+    for (kind, feature) in [
+        (ToolKind::Duckdb, "duckdb"),
+        (ToolKind::Ducklake, "duckdb"),
+        (ToolKind::Snowflake, "snowflake"),
+        #[cfg(not(feature = "rhai"))]
+        (ToolKind::Rhai, "rhai"),
+    ] {
+        let (found, message) = error(&toolbox, call(kind, &Json::empty_map())).await;
+        assert_eq!(found, TaskErrorKind::Unsupported);
+        assert!(
+            message.contains(&format!("feature '{feature}'")),
+            "{message}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn shutdown_closes_what_rests() {
+    let database = database();
+    let toolbox = toolbox();
+    let pid = rows(
+        &toolbox,
+        pg(&database, &query("SELECT pg_backend_pid() AS pid")),
+    )
+    .await;
+    toolbox.shutdown().await;
+    let pid = value(&pid).as_list().unwrap()[0]
+        .get("pid")
+        .unwrap()
+        .to_string();
+    let left = format!("SELECT count(*) AS n FROM pg_stat_activity WHERE pid = {pid}");
+    until_rows(&database, &left, r#"[{"n":0}]"#).await;
+}
