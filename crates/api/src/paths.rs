@@ -6,6 +6,8 @@ pub const LIVEZ: &str = "/livez";
 pub const HEALTH: &str = "/health";
 /// The process can work.
 pub const READYZ: &str = "/readyz";
+/// What a server counts, for Prometheus.
+pub const METRICS: &str = "/metrics";
 /// Starts a run.
 pub const EXECUTE: &str = "/api/execute";
 /// The runs.

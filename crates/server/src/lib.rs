@@ -7,6 +7,7 @@
 pub mod chance;
 pub mod clock;
 pub mod http;
+mod metrics;
 mod read;
 pub mod runtime;
 

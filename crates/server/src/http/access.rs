@@ -2,13 +2,17 @@
 //!
 //! Each route declares what it takes to call it; see [`super::routes`] for why it cannot forget to.
 
+use std::sync::Arc;
+
 use axum::Extension;
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use noetl_types::{ByteSize, ErrorCode, Text};
+use tokio::time::Instant;
 
 use super::failure::Failure;
+use crate::metrics::Metrics;
 
 /// Something that an identity may do. A scope comes with the first route that asks for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,19 +29,22 @@ pub(super) enum Scope {
     CatalogWrite,
     /// Lease commands and report on them.
     Worker,
+    /// Read what a server counts.
+    MetricsRead,
     /// Change what the system itself runs.
     Admin,
 }
 
 impl Scope {
     /// All of them.
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::ExecRead,
         Self::ExecRun,
         Self::ExecApprove,
         Self::CatalogRead,
         Self::CatalogWrite,
         Self::Worker,
+        Self::MetricsRead,
         Self::Admin,
     ];
 
@@ -50,6 +57,7 @@ impl Scope {
             Self::CatalogRead => "catalog:read",
             Self::CatalogWrite => "catalog:write",
             Self::Worker => "worker",
+            Self::MetricsRead => "metrics:read",
             Self::Admin => "admin",
         }
     }
@@ -63,7 +71,8 @@ impl Scope {
             | Self::ExecApprove
             | Self::CatalogRead
             | Self::CatalogWrite
-            | Self::Worker => false,
+            | Self::Worker
+            | Self::MetricsRead => false,
         }
     }
 }
@@ -110,10 +119,13 @@ pub(super) enum Access {
 }
 
 /// What a route declares about itself.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Rules {
     pub(super) access: Access,
     pub(super) max_body: ByteSize,
+    /// Its path, as counts name it.
+    pub(super) route: &'static str,
+    pub(super) metrics: Arc<Metrics>,
 }
 
 /// The largest body of the route that a request goes to.
@@ -149,11 +161,22 @@ pub(super) async fn gate(
     mut request: Request,
     next: Next,
 ) -> Response {
-    if let Err(failure) = rules.access.check(&caller) {
-        return failure.into_response();
-    }
-    request.extensions_mut().insert(MaxBody(rules.max_body));
-    next.run(request).await
+    let began = Instant::now();
+    let is_write = !request.method().is_safe();
+    let response = match rules.access.check(&caller) {
+        Ok(()) => {
+            request.extensions_mut().insert(MaxBody(rules.max_body));
+            next.run(request).await
+        }
+        Err(failure) => {
+            rules.metrics.denied();
+            failure.into_response()
+        }
+    };
+    let code = response.status().as_u16();
+    let took = began.elapsed();
+    rules.metrics.answered(rules.route, is_write, code, took);
+    response
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! A route comes into the router through [`Routes::add`] alone, which wants to know who may call it
 //! and how large its body may be: one that does not say so does not compile.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -21,6 +22,7 @@ use super::handlers::{
     workers,
 };
 use super::settings::HttpSettings;
+use crate::metrics::Metrics;
 use crate::runtime::Runtime;
 
 /// What handlers have at hand.
@@ -46,6 +48,7 @@ const EXEC_APPROVE: Access = Access::AnyOf(&[Scope::ExecApprove]);
 const CATALOG_READ: Access = Access::AnyOf(&[Scope::CatalogRead]);
 const CATALOG_WRITE: Access = Access::AnyOf(&[Scope::CatalogWrite]);
 const WORKER: Access = Access::AnyOf(&[Scope::Worker]);
+const METRICS_READ: Access = Access::AnyOf(&[Scope::MetricsRead]);
 const ADMIN: Access = Access::AnyOf(&[Scope::Admin]);
 const READ_OR_WORK: Access = Access::AnyOf(&[Scope::ExecRead, Scope::Worker]);
 
@@ -66,7 +69,7 @@ pub(super) fn router(
         body_timeout: Duration::from_millis(settings.body_timeout.as_ms()),
         max_body: settings.max_body,
     };
-    let routes = Routes::new(settings.max_body);
+    let routes = Routes::new(settings.max_body, Arc::clone(app.runtime.metrics()));
     let routes = health_routes(routes);
     let routes = user_routes(routes);
     let routes = steering_routes(routes);
@@ -82,6 +85,7 @@ fn health_routes(routes: Routes) -> Routes {
         .add(Access::Open, GET, paths::LIVEZ, health::alive)
         .add(Access::Open, GET, paths::HEALTH, health::alive)
         .add(Access::Open, GET, paths::READYZ, health::ready)
+        .add(METRICS_READ, GET, paths::METRICS, health::metrics)
 }
 
 fn user_routes(routes: Routes) -> Routes {
@@ -262,14 +266,16 @@ pub(super) struct Routes {
     router: Router<App>,
     usual_body: ByteSize,
     max_body: ByteSize,
+    metrics: Arc<Metrics>,
 }
 
 impl Routes {
-    pub(super) fn new(usual_body: ByteSize) -> Self {
+    pub(super) fn new(usual_body: ByteSize, metrics: Arc<Metrics>) -> Self {
         Self {
             router: Router::new(),
             usual_body,
             max_body: usual_body,
+            metrics,
         }
     }
 
@@ -288,7 +294,7 @@ impl Routes {
         self,
         access: Access,
         methods: MethodFilter,
-        path: &str,
+        path: &'static str,
         handler: H,
     ) -> Self
     where
@@ -298,6 +304,8 @@ impl Routes {
         let rules = Rules {
             access,
             max_body: self.max_body,
+            route: path,
+            metrics: Arc::clone(&self.metrics),
         };
         let route = on(methods, handler).route_layer(from_fn_with_state(rules, gate));
         let mut router = self.router;

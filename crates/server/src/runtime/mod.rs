@@ -40,6 +40,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::chance::{Chance, SystemChance};
 use crate::clock::Clock;
+use crate::metrics::Metrics;
 use alarms::Alarms;
 use classic::Claims;
 use definition::Definitions;
@@ -74,6 +75,7 @@ struct Core {
     claims: Claims,
     opened_at: Timestamp,
     alarms: Alarms,
+    metrics: Arc<Metrics>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
 }
@@ -113,6 +115,7 @@ impl Runtime {
             claims: Claims::default(),
             opened_at: now,
             alarms: Alarms::default(),
+            metrics: Arc::default(),
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
         });
@@ -152,6 +155,11 @@ impl Runtime {
     /// For how long it has driven what the store holds.
     pub(crate) fn uptime(&self) -> noetl_types::Millis {
         self.now().since(self.core.opened_at)
+    }
+
+    /// What it counts.
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.core.metrics
     }
 
     /// Makes an id.

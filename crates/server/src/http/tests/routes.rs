@@ -1,5 +1,7 @@
 //! Which routes there are, and who may call them.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::header::{HOST, HeaderValue, ORIGIN};
@@ -291,7 +293,7 @@ async fn with_routes(add: impl FnOnce(Routes) -> Routes) -> House {
         body_timeout: Duration::from_secs(1),
         max_body: ByteSize::from_kib(1),
     };
-    let routes = add(Routes::new(ByteSize::from_kib(1)));
+    let routes = add(Routes::new(ByteSize::from_kib(1), Arc::default()));
     House {
         front: Front::new(routes.finish(app)),
         ..house
