@@ -13,6 +13,7 @@ mod failure;
 mod front;
 mod handlers;
 mod identity;
+mod live;
 mod params;
 mod request_id;
 mod routes;

@@ -12,6 +12,7 @@ mod detail;
 mod elapsed;
 mod events;
 mod execution;
+mod follow;
 pub(crate) mod identity;
 mod list;
 mod metrics;
@@ -25,3 +26,5 @@ mod system;
 mod ui_schema;
 mod vars;
 mod workers;
+
+pub(crate) use follow::Follower;

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noetl_api::command::LeasedCommand;
-use noetl_bus::{Desk, Followers};
+use noetl_bus::{Desk, Followers, Following};
 use noetl_engine::{State, decode};
 use noetl_store::{
     Append, AppendRefused, Appended, CatalogEntry, CatalogKey, Execution, LogPage, Store,
@@ -49,7 +49,7 @@ use driver::Driver;
 pub use error::RuntimeError;
 pub(crate) use error::causes;
 use ids::Ids;
-use outcome::Outcome;
+pub(crate) use outcome::Outcome;
 pub use settings::Settings;
 pub(crate) use start::catalog_key;
 
@@ -187,9 +187,14 @@ impl Runtime {
         after: Version,
         patience: Duration,
     ) {
-        let mut following = self.core.followers.follow(execution_id);
+        let mut following = self.following(execution_id);
         // Whether it was told or time is up: the caller looks at the log.
         drop(tokio::time::timeout(patience, following.past(after)).await);
+    }
+
+    /// Hears of what this server appends to an execution from now on.
+    pub(crate) fn following(&self, execution_id: ExecutionId) -> Following<Outcome> {
+        self.core.followers.follow(execution_id)
     }
 }
 
