@@ -10,6 +10,7 @@ pub mod http;
 mod metrics;
 mod read;
 pub mod runtime;
+pub mod vault;
 
 pub use chance::{Chance, SystemChance};
 pub use clock::{Clock, SystemClock};

@@ -1,0 +1,12 @@
+//! Secrets at rest.
+//!
+//! Owns how a secret is sealed before it reaches the store and opened after it left it. Nothing
+//! here can be printed or serialised by accident: keys and opened secrets have no `Debug`.
+//!
+//! Must not: know where secrets are kept or who may read them.
+
+mod envelope;
+mod keys;
+
+pub use envelope::{About, Opened, Sealed, VaultError};
+pub use keys::{BadKey, Key, KeyRing};
