@@ -4,7 +4,8 @@
 //! and a password is found wherever it turns up: as it is, escaped, or packed into base64.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::Json;
 
@@ -92,6 +93,34 @@ impl Secrets {
 
     fn hide_number(&self, digits: &str, value: Json) -> Json {
         self.hidden_in(digits).map_or(value, Json::from)
+    }
+}
+
+/// Values that must not be seen, known to everybody who works on the same.
+#[derive(Clone, Default)]
+pub struct Hidden(Arc<Mutex<Secrets>>);
+
+impl Hidden {
+    /// Hides every text in a value from now on.
+    pub fn add(&self, value: &Json) {
+        self.secrets().add(value);
+    }
+
+    /// What is hidden by now.
+    pub fn known(&self) -> Secrets {
+        self.secrets().clone()
+    }
+
+    fn secrets(&self) -> MutexGuard<'_, Secrets> {
+        // Secrets are only ever added, so what a panic leaves behind is whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Secrets do not print.
+impl fmt::Debug for Hidden {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(REDACTED)
     }
 }
 

@@ -9,6 +9,7 @@
 //! ```text
 //! Shift::next ──► Call ──► Calling::called ──┐
 //!      ▲     ├──► Fetch ─► Fetching::fetched ┤
+//!      │     ├──► Unlock ► Unlocking::unlocked
 //!      │     ├──► Wait ──────────────────────┤
 //!      │     └──► Done                       │
 //!      └─────────────────────────────────────┘
@@ -18,6 +19,7 @@
 
 mod call;
 mod job;
+mod keychain;
 mod kinds;
 mod onward;
 mod parking;
@@ -31,16 +33,19 @@ mod tests;
 use std::fmt;
 use std::sync::Arc;
 
+use noetl_types::redact::Hidden;
 use noetl_types::{Digest, Json, Millis, TaskError, Timestamp};
 
 pub use call::{Answer, CallSpec, Surroundings};
 pub use job::{Job, MAX_DATA, MAX_TASK_RUNS, NoSuchStep};
+pub use keychain::EntrySpec;
 pub use kinds::asks_for_everything;
 pub use onward::{Onward, Relay};
 pub use parking::{Again, Hitch, Parking, Ruled};
 pub use result::{Ahead, Finished, FrameReport, RetriedCall, RowError, TaskReport, TaskStatus};
 
-use work::{Side, Turn, Work};
+use keychain::Lacking;
+use work::{Side, Turn, Want, Work};
 
 /// The work of a command, ready to go on.
 pub struct Shift(Box<Work>);
@@ -50,6 +55,9 @@ pub struct Calling(Box<Work>);
 
 /// The work of a command while a payload is fetched.
 pub struct Fetching(Box<Work>, Arc<str>);
+
+/// The work of a command while an entry of the keychain is resolved.
+pub struct Unlocking(Box<Work>, Arc<str>);
 
 /// What a shift takes from outside when it goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -69,6 +77,8 @@ pub enum Do {
     Wait(Millis, Shift),
     /// Get the payload that a template reads.
     Fetch(Wanted, Fetching),
+    /// Resolve the entry of the keychain that a template reads.
+    Unlock(Box<EntrySpec>, Unlocking),
     /// Nothing: report.
     Done(Box<Finished>),
 }
@@ -88,6 +98,13 @@ impl Shift {
         Work::new(job, Side::Worker).map(|work| Self(Box::new(work)))
     }
 
+    /// Notes whatever it makes from secrets among what is hidden.
+    #[must_use]
+    pub fn hiding(mut self, hidden: Hidden) -> Self {
+        self.0.hidden = hidden;
+        self
+    }
+
     /// Takes what a tool said that was called elsewhere, in an attempt from 1. What follows is that
     /// attempt's `set` and policy.
     #[must_use]
@@ -104,13 +121,15 @@ impl Shift {
                 Turn::On => {}
                 Turn::Call(spec) => return Do::Call(spec, Calling(work)),
                 Turn::Wait(delay) => return Do::Wait(delay, Self(work)),
-                Turn::Fetch(uri) => {
-                    let wanted = Wanted {
-                        sha256: work.digest_of(&uri),
-                        uri: Arc::clone(&uri),
-                    };
-                    return Do::Fetch(wanted, Fetching(work, uri));
-                }
+                Turn::Fetch(Want::Payload(uri)) => return fetch(work, uri),
+                Turn::Fetch(Want::Secret(name)) => match work.entry(&name) {
+                    Ok(spec) => {
+                        let name = Arc::clone(&spec.name);
+                        return Do::Unlock(Box::new(spec), Unlocking(work, name));
+                    }
+                    Err(Lacking::Payload(uri)) => return fetch(work, uri),
+                    Err(Lacking::Hope(error)) => work.unlocked(name, Err(error)),
+                },
                 Turn::End(error) => return Do::Done(Box::new(work.close(error))),
                 Turn::Onward(at) => return Do::Done(Box::new(work.hand_on(at))),
                 Turn::Park(data) => return Do::Done(Box::new(work.park(data))),
@@ -122,6 +141,14 @@ impl Shift {
     pub fn stop(self, error: TaskError) -> Finished {
         self.0.stop(error)
     }
+}
+
+fn fetch(work: Box<Work>, uri: Arc<str>) -> Do {
+    let wanted = Wanted {
+        sha256: work.digest_of(&uri),
+        uri: Arc::clone(&uri),
+    };
+    Do::Fetch(wanted, Fetching(work, uri))
 }
 
 impl Calling {
@@ -150,6 +177,19 @@ impl Fetching {
     }
 }
 
+impl Unlocking {
+    /// Goes on with the secret, or with why it cannot be had.
+    pub fn unlocked(mut self, secret: Result<Json, TaskError>) -> Shift {
+        self.0.unlocked(self.1, secret);
+        Shift(self.0)
+    }
+
+    /// Ends the work in the middle of it, failed.
+    pub fn stop(self, error: TaskError) -> Finished {
+        self.0.stop(error)
+    }
+}
+
 /// What a command works on may be a secret, so its work tells no more than where it is.
 macro_rules! debug_as_place {
     ($($name:ident),*) => {$(
@@ -161,4 +201,4 @@ macro_rules! debug_as_place {
     )*};
 }
 
-debug_as_place!(Shift, Calling, Fetching);
+debug_as_place!(Shift, Calling, Fetching, Unlocking);

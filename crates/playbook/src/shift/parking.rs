@@ -11,7 +11,7 @@ use noetl_types::{JsonMap, Millis, TaskError, TaskErrorKind};
 use super::call::{Answer, CallSpec};
 use super::job::{Job, NoSuchStep};
 use super::result::Finished;
-use super::work::{Side, Stuck, Turn, Work};
+use super::work::{Side, Stuck, Turn, Want, Work};
 use super::{Moment, RetriedCall};
 use crate::carried::Payloads;
 
@@ -87,7 +87,7 @@ impl Parking {
             match self.work.prepare() {
                 Ok(spec) => return Ok(spec),
                 Err(Stuck::Broken(error)) => return Err(Hitch::Failed(Box::new(error))),
-                Err(Stuck::Needs(uri)) => self.fetch(uri, payloads).map_err(Hitch::Needs)?,
+                Err(Stuck::Needs(want)) => self.obtain(want, payloads).map_err(Hitch::Needs)?,
             }
         }
     }
@@ -106,7 +106,7 @@ impl Parking {
         loop {
             match self.work.turn(moment) {
                 Turn::On => {}
-                Turn::Fetch(uri) => self.fetch(uri, payloads)?,
+                Turn::Fetch(want) => self.obtain(want, payloads)?,
                 Turn::End(error) => return Ok(Ruled::Over(Box::new(self.work.close(error)))),
                 Turn::Onward(at) => return Ok(Ruled::Over(Box::new(self.work.hand_on(at)))),
                 Turn::Wait(_) if self.is_last => return Ok(Ruled::Over(Box::new(self.given_up()))),
@@ -138,6 +138,18 @@ impl Parking {
             error,
             set,
             handed_on,
+        }
+    }
+
+    fn obtain(&mut self, want: Want, payloads: &dyn Payloads) -> Result<(), Arc<str>> {
+        match want {
+            Want::Payload(uri) => self.fetch(uri, payloads),
+            Want::Secret(name) => {
+                let text = "the server reads no keychain";
+                let refused = TaskError::new(TaskErrorKind::Auth, text);
+                self.work.unlocked(name, Err(refused));
+                Ok(())
+            }
         }
     }
 

@@ -17,6 +17,9 @@ pub(super) struct Item {
     pub(super) total: u32,
 }
 
+/// Stands for the whole keychain, which nobody may read.
+pub(super) const WHOLE: &str = "*";
+
 impl Item {
     fn is_last(&self) -> bool {
         self.index.saturating_add(1) == self.total
@@ -59,6 +62,8 @@ pub(super) struct Bench {
     pub(super) worker_id: Option<Text>,
     pub(super) carried: Carried,
     pub(super) payloads: BTreeMap<Arc<str>, Json>,
+    /// Entries of the keychain that were read.
+    pub(super) secrets: BTreeMap<Arc<str>, Json>,
     pub(super) now: Timestamp,
     pub(super) limits: TemplateLimits,
     pub(super) item: Option<Item>,
@@ -222,7 +227,10 @@ impl Scope for TaskScope<'_> {
     fn member(&self, root: &str, key: &str) -> Option<Binding> {
         let bench = self.bench;
         match root {
-            "keychain" => Some(Binding::Needs(Need::Secret { name: key.into() })),
+            "keychain" => Some(match bench.secrets.get(key) {
+                Some(secret) => Binding::Secret(secret.clone()),
+                None => Binding::Needs(Need::Secret { name: key.into() }),
+            }),
             "ctx" if let Some(written) = bench.ctx.get(key) => {
                 Some(Binding::Value(written.clone()))
             }
@@ -234,7 +242,7 @@ impl Scope for TaskScope<'_> {
         let bench = self.bench;
         let carried = bench.carried.whole(root, &bench.payloads);
         match root {
-            "keychain" => Some(Binding::Needs(Need::Secret { name: "*".into() })),
+            "keychain" => Some(Binding::Needs(Need::Secret { name: WHOLE.into() })),
             "ctx" => {
                 let written = Binding::Value(bench.ctx.clone());
                 Some(Binding::layers(

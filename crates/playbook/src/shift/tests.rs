@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use noetl_types::json::parse;
+use noetl_types::redact::Hidden;
 use noetl_types::{ByteSize, CommandId, ExecutionId, TaskErrorKind, Text};
 use proptest::prelude::*;
 
@@ -93,6 +94,20 @@ fn play(job: Job, answers: &[Answer], payload: Option<&str>) -> (String, Finishe
                 writeln!(lines, "fetch {} {}", wanted.uri, &digest[..1]).unwrap();
                 let missing = || TaskError::new(TaskErrorKind::NotFound, "gone");
                 fetching.fetched(payload.map(json).ok_or_else(missing))
+            }
+            Do::Unlock(spec, unlocking) => {
+                let auth = spec.auth.clone().unwrap_or_default();
+                writeln!(
+                    lines,
+                    "unlock {} {} with {auth}",
+                    spec.kind.as_str(),
+                    spec.name
+                )
+                .unwrap();
+                unlocking.unlocked(match payload {
+                    Some(secret) => Ok(json(secret)),
+                    None => Err(TaskError::new(TaskErrorKind::Auth, "locked")),
+                })
             }
             Do::Done(finished) => {
                 let error = finished.error.as_ref();
@@ -350,6 +365,42 @@ fn a_secret_that_nobody_resolves_is_a_failure_of_kind_auth() {
     let step = "    tool: { kind: http, url: 'x', headers: { k: '{{ keychain.api.token }}' } }\n";
     let (_, finished) = play(job(step), &[], None);
     assert_eq!(finished.error.unwrap().kind, TaskErrorKind::Auth);
+}
+
+#[test]
+fn a_secret_is_asked_for_when_it_is_read_and_is_hidden_with_all_that_is_made_from_it() {
+    let step = "    tool:
+      - a: { kind: http, url: 'x', headers: { k: '{{ keychain.api.token | upper }}' } }
+      - b: { kind: http, url: '{{ keychain.api.token }}' }
+";
+    let hidden = Hidden::default();
+    let mut shift = Shift::new(job(step)).unwrap().hiding(hidden.clone());
+    let mut asked = 0;
+    let mut calls = Vec::new();
+    loop {
+        shift = match shift.next(MOMENT) {
+            Do::Unlock(spec, unlocking) => {
+                asked += 1;
+                assert_eq!((&*spec.name, spec.auth), ("api", Some(Json::from("x"))));
+                unlocking.unlocked(Ok(json(r#"{"token":"sesame-42"}"#)))
+            }
+            Do::Call(spec, calling) => {
+                calls.push(Json::from(spec.config).to_string());
+                calling.called(ok("1"))
+            }
+            Do::Done(finished) => {
+                assert_eq!(finished.error, None);
+                break;
+            }
+            other => panic!("{other:?}"),
+        };
+    }
+    assert_eq!(asked, 1);
+    assert!(calls[0].contains("SESAME-42") && calls[1].contains("sesame-42"));
+    let secrets = hidden.known();
+    for seen in ["sesame-42", "SESAME-42"] {
+        assert_eq!(secrets.hidden_in(seen).as_deref(), Some("[REDACTED]"));
+    }
 }
 
 const FOREVER: &str = "    tool:

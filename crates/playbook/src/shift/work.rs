@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
+use noetl_types::redact::Hidden;
 use noetl_types::{Digest, Json, JsonMap, Millis, TaskError, TaskErrorKind, Text};
 
 use super::Moment;
@@ -15,7 +16,7 @@ use super::call::{Answer, Attempted, CallSpec};
 use super::job::{Job, NoSuchStep};
 use super::kinds::asks_for_everything;
 use super::result::{Finished, RetriedCall, TaskReport, TaskStatus};
-use super::scope::{Bench, Item, TaskScope};
+use super::scope::{Bench, Item, TaskScope, WHOLE};
 use crate::bounds::{bounded_error, fits};
 use crate::model::{Fields, Playbook, Set, SetTarget, Step, Task};
 use crate::paths::{path_text, write};
@@ -30,7 +31,7 @@ const MAX_RETRIES: usize = 1000;
 
 /// The work of one command.
 pub(super) struct Work {
-    playbook: Arc<Playbook>,
+    pub(super) playbook: Arc<Playbook>,
     /// The place of the step in the playbook.
     step: usize,
     side: Side,
@@ -60,6 +61,8 @@ pub(super) struct Work {
     frame: Option<Box<Frame>>,
     /// The label of the task whose data is `_prev`.
     before: Option<Arc<str>>,
+    /// What must not be seen of it.
+    pub(super) hidden: Hidden,
 }
 
 /// Who does the work.
@@ -90,7 +93,7 @@ pub(super) enum Turn {
     On,
     Call(Box<CallSpec>),
     Wait(Millis),
-    Fetch(Arc<str>),
+    Fetch(Want),
     End(Option<TaskError>),
     /// The task at this place is another command's.
     Onward(usize),
@@ -98,9 +101,17 @@ pub(super) enum Turn {
     Park(Json),
 }
 
+/// What a template reads and has to be asked for.
+pub(super) enum Want {
+    /// A payload, by its address.
+    Payload(Arc<str>),
+    /// An entry of the keychain, by its name.
+    Secret(Arc<str>),
+}
+
 /// Why something cannot be rendered, for now or at all.
 pub(super) enum Stuck {
-    Needs(Arc<str>),
+    Needs(Want),
     Broken(TaskError),
 }
 
@@ -140,6 +151,7 @@ impl Work {
             worker_id: job.worker_id.as_ref().map(Text::from),
             carried: job.carried,
             payloads: std::collections::BTreeMap::new(),
+            secrets: std::collections::BTreeMap::new(),
             now: job.issued_at,
             limits: job.limits,
             frame_max_rows: job.frame,
@@ -173,6 +185,7 @@ impl Work {
             last: None,
             frame,
             before: None,
+            hidden: Hidden::default(),
         };
         let relay = work.bench.carried.relay.take();
         work.begin(from);
@@ -248,12 +261,27 @@ impl Work {
 
     /// Takes a payload. Without it an attempt fails like any other, and rules cannot be followed.
     pub(super) fn fetched(&mut self, uri: Arc<str>, payload: Result<Json, TaskError>) {
-        match (payload, &self.phase) {
-            (Ok(payload), _) => {
-                self.bench.payloads.insert(uri, payload);
+        match payload {
+            Ok(payload) => drop(self.bench.payloads.insert(uri, payload)),
+            Err(error) => self.go_without(error),
+        }
+    }
+
+    /// Takes an entry of the keychain; without it the same happens as without a payload.
+    pub(super) fn unlocked(&mut self, name: Arc<str>, secret: Result<Json, TaskError>) {
+        match secret {
+            Ok(secret) => {
+                self.hidden.add(&secret);
+                self.bench.secrets.insert(name, secret);
             }
-            (Err(error), Phase::Call) => self.called(Answer::failed(error)),
-            (Err(error), Phase::Set(_) | Phase::Rules(_) | Phase::Parked(_) | Phase::Broken(_)) => {
+            Err(error) => self.go_without(error),
+        }
+    }
+
+    fn go_without(&mut self, error: TaskError) {
+        match &self.phase {
+            Phase::Call => self.called(Answer::failed(error)),
+            Phase::Set(_) | Phase::Rules(_) | Phase::Parked(_) | Phase::Broken(_) => {
                 self.phase = Phase::Broken(self.located(error));
             }
         }
@@ -301,8 +329,8 @@ impl Work {
             .get(self.at)
             .map(|task| self.inputs(step, task))
         {
-            Some(Err(Stuck::Needs(uri))) => Err(uri),
-            Some(Ok(()) | Err(Stuck::Broken(_))) | None => Ok(()),
+            Some(Err(Stuck::Needs(Want::Payload(uri)))) => Err(uri),
+            Some(Ok(()) | Err(Stuck::Needs(Want::Secret(_)) | Stuck::Broken(_))) | None => Ok(()),
         }
     }
 
@@ -312,7 +340,7 @@ impl Work {
         }
         match self.spec(step, task) {
             Ok(spec) => Turn::Call(Box::new(spec)),
-            Err(Stuck::Needs(uri)) => Turn::Fetch(uri),
+            Err(Stuck::Needs(want)) => Turn::Fetch(want),
             Err(Stuck::Broken(error)) => {
                 self.attempted(task, Answer::failed(error));
                 Turn::On
@@ -444,9 +472,9 @@ impl Work {
             let scope = self.scope(task, Some((&attempted, OutputPlace::Set)));
             match self.set_values(&task.set, &scope) {
                 Ok(values) => self.write(values),
-                Err(Stuck::Needs(uri)) => {
+                Err(Stuck::Needs(want)) => {
                     self.phase = Phase::Set(attempted);
-                    return Turn::Fetch(uri);
+                    return Turn::Fetch(want);
                 }
                 Err(Stuck::Broken(error)) => return Turn::End(Some(self.located(error))),
             }
@@ -467,9 +495,9 @@ impl Work {
                 self.write(values);
                 self.follow(step, ruling, *attempted, moment)
             }
-            Err(Stuck::Needs(uri)) => {
+            Err(Stuck::Needs(want)) => {
                 self.phase = Phase::Rules(attempted);
-                Turn::Fetch(uri)
+                Turn::Fetch(want)
             }
             Err(Stuck::Broken(error)) => Turn::End(Some(self.located(error))),
         }
@@ -618,8 +646,36 @@ impl Work {
 
     fn value(&self, value: &Dynamic, scope: &TaskScope<'_>) -> Result<Json, Stuck> {
         match value.render(scope) {
-            Ok(rendered) => Ok(rendered.value),
+            Ok(rendered) => {
+                // What is made from a secret is one, though nobody would know it by its value.
+                for secret in rendered.secret_values() {
+                    self.hidden.add(secret);
+                }
+                Ok(rendered.value)
+            }
             Err(error) => Err(self.stuck(&error, &error.to_string())),
+        }
+    }
+
+    /// Renders what belongs to no task in particular.
+    pub(super) fn plainly(&self, value: &Dynamic) -> Result<Json, Stuck> {
+        self.value(value, &self.plain_scope())
+    }
+
+    /// The same for many.
+    pub(super) fn plain_fields(&self, fields: &Fields) -> Result<JsonMap, Stuck> {
+        self.fields(fields, &self.plain_scope())
+    }
+
+    fn plain_scope(&self) -> TaskScope<'_> {
+        TaskScope {
+            bench: &self.bench,
+            label: "",
+            idempotency_key: &self.idempotency_key,
+            attempt: self.attempt,
+            input: None,
+            output: None,
+            error: Json::Null,
         }
     }
 
@@ -636,15 +692,18 @@ impl Work {
     fn stuck_on(&self, need: &Need, message: Option<&str>) -> Stuck {
         match need {
             Need::Payload { reference } if !self.bench.payloads.contains_key(reference) => {
-                Stuck::Needs(Arc::clone(reference))
+                Stuck::Needs(Want::Payload(Arc::clone(reference)))
             }
             Need::Payload { .. } => {
                 let message = message.unwrap_or("data in the result store cannot be read");
                 Stuck::Broken(unrendered(message))
             }
+            Need::Secret { name } if self.side == Side::Worker && &**name != WHOLE => {
+                Stuck::Needs(Want::Secret(Arc::clone(name)))
+            }
             Need::Secret { name } => Stuck::Broken(TaskError::new(
                 TaskErrorKind::Auth,
-                format!("keychain entry `{name}` cannot be resolved on this worker"),
+                format!("keychain entry `{name}` cannot be read here: name one entry, on a worker"),
             )),
         }
     }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use noetl_types::Json;
 
-/// What stands in place of a secret in anything that leaves the worker.
-pub const REDACTED: &str = "[REDACTED]";
+pub use noetl_types::redact::REDACTED;
 
 /// A rendered value.
 #[derive(Clone, PartialEq, Eq)]

@@ -279,6 +279,7 @@ impl Hand {
                     tokio::time::sleep(delay.into()).await;
                     shift
                 }
+                Do::Unlock(spec, _) => unreachable!("no book here has the entry {}", spec.name),
                 Do::Fetch(wanted, fetching) => {
                     fetching.fetched(Ok(self.fetch(&wanted.uri).await?))
                 }

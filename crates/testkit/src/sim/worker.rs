@@ -11,7 +11,7 @@ use noetl_playbook::shift::{
     Answer, CallSpec, Do, Finished, Job, MAX_DATA, MAX_TASK_RUNS, Moment, Shift,
 };
 use noetl_playbook::template::TemplateLimits;
-use noetl_types::{CommandId, ExecutionId, Json, Seq, Text, Timestamp};
+use noetl_types::{CommandId, ExecutionId, Json, Seq, TaskError, TaskErrorKind, Text, Timestamp};
 
 use super::play::{Call, Play, as_written, claimed};
 
@@ -63,6 +63,10 @@ pub(super) fn work(task: Task<'_>) -> Option<Finished> {
                 calling.called(answer)
             }
             Do::Wait(_, shift) => shift,
+            Do::Unlock(spec, unlocking) => {
+                let text = format!("the keychain of a simulation has no entry '{}'", spec.name);
+                unlocking.unlocked(Err(TaskError::new(TaskErrorKind::Auth, text)))
+            }
             Do::Fetch(wanted, fetching) => {
                 let payload = payloads.get(&wanted.uri).cloned();
                 fetching.fetched(Ok(payload.expect("only what was stored is referred to")))

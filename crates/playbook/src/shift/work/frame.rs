@@ -144,7 +144,7 @@ impl Work {
         }
         match self.claim_spec() {
             Ok(spec) => Turn::Call(Box::new(spec)),
-            Err(Stuck::Needs(uri)) => Turn::Fetch(uri),
+            Err(Stuck::Needs(want)) => Turn::Fetch(want),
             Err(Stuck::Broken(error)) => Turn::End(Some(self.located(error))),
         }
     }

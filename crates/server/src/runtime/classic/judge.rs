@@ -60,6 +60,11 @@ impl Core {
                 // A task that is to run again at once, or from the start.
                 Do::Call(..) => return Ok(Judged::Again(made_again(told), Millis::ZERO)),
                 Do::Wait(delay, _) => return Ok(Judged::Again(made_again(told), delay)),
+                // Whoever called the tool read the keychain; what is judged here needs none.
+                Do::Unlock(_, unlocking) => unlocking.unlocked(Err(TaskError::new(
+                    TaskErrorKind::Auth,
+                    "the server reads no keychain",
+                ))),
                 Do::Fetch(wanted, fetching) => {
                     let payload = self.fetch(&wanted.uri).await;
                     fetching.fetched(payload.map_err(|error| {
