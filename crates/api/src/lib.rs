@@ -10,6 +10,7 @@ pub mod catalog;
 pub mod classic;
 pub mod client;
 pub mod command;
+pub mod credential;
 pub mod error;
 pub mod execute;
 pub mod execution;

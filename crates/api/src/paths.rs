@@ -18,6 +18,10 @@ pub const EXECUTION: &str = "/api/executions/{execution_id}";
 pub const EXECUTION_STATUS: &str = "/api/executions/{execution_id}/status";
 /// The log of a run.
 pub const EXECUTION_EVENTS: &str = "/api/executions/{execution_id}/events";
+/// Credentials, without their secrets.
+pub const CREDENTIALS: &str = "/api/credentials";
+/// A credential, by its id or its name.
+pub const CREDENTIAL: &str = "/api/credentials/{credential}";
 /// The log of a run as it grows.
 pub const EXECUTION_EVENTS_STREAM: &str = "/api/executions/{execution_id}/events/stream";
 /// Ends a run.

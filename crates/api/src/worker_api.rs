@@ -7,6 +7,7 @@ use crate::catalog::CatalogItem;
 use crate::command::{
     HeartbeatAnswer, HeartbeatRequest, LeaseAnswer, LeaseRequest, ReportAnswer, ReportRequest,
 };
+use crate::credential::{CredentialView, CredentialWish};
 use crate::error::ApiError;
 use crate::execute::{ExecuteAnswer, ExecuteRequest};
 use crate::result::{KeptResult, PutResult};
@@ -46,6 +47,9 @@ pub trait WorkerApi: Send + Sync {
         result: PutResult,
         key: &str,
     ) -> Result<KeptResult, ApiError>;
+
+    /// A credential with its secret, for a command that the worker has.
+    async fn credential(&self, wish: CredentialWish) -> Result<CredentialView, ApiError>;
 
     /// Starts a run. The same key starts one.
     async fn start(&self, request: ExecuteRequest, key: &str) -> Result<ExecuteAnswer, ApiError>;

@@ -20,6 +20,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::held::Held;
 use crate::panics::caught;
 use crate::report::Outgoing;
+use crate::secrets::{Locker, hide};
 use crate::shop::Shop;
 
 /// Time for a call that may wait for ever, in a command without a deadline.
@@ -31,10 +32,12 @@ const TURN: u32 = 64;
 pub(crate) async fn work(shop: Arc<Shop>, command: LeasedCommand, slot: OwnedSemaphorePermit) {
     let held = shop.holdings.hold(&command, shop.ending.child_token());
     let started_at = shop.now();
+    let locker = Locker::new(Arc::clone(&shop), command.execution_id);
     let work = Work {
         shop: &shop,
         held: &held,
         command: &command,
+        locker: &locker,
     };
     let finished = match caught(work.run()).await {
         Ok(finished) => finished,
@@ -60,6 +63,7 @@ pub(crate) async fn work(shop: Arc<Shop>, command: LeasedCommand, slot: OwnedSem
         shop.holdings.release(&held);
         return;
     };
+    let finished = hide(&locker.hidden.known(), finished);
     let report = report(&command, finished, started_at, shop.now());
     // The receiver lives as long as there are slots to run commands in.
     let _ = shop.outbox.send(Outgoing::new(report, held, slot));
@@ -69,6 +73,7 @@ struct Work<'w> {
     shop: &'w Shop,
     held: &'w Held,
     command: &'w LeasedCommand,
+    locker: &'w Locker,
 }
 
 impl Work<'_> {
@@ -87,6 +92,7 @@ impl Work<'_> {
             let playbook = library.definition(self.command.meta.catalog_id).await?;
             let job = self.job(playbook, self.carried().await?);
             Shift::new(job)
+                .map(|shift| shift.hiding(self.locker.hidden.clone()))
                 .map_err(|error| TaskError::new(TaskErrorKind::Schema, error.to_string()))
         };
         self.in_time(prepare)
@@ -165,6 +171,13 @@ impl Work<'_> {
                         None => return Some(shift.stop(overdue())),
                     }
                 }
+                Do::Unlock(spec, unlocking) => {
+                    let unlock = self.in_time(self.locker.entry(*spec, cancel));
+                    match cancel.run_until_cancelled(unlock).await? {
+                        Some(secret) => unlocking.unlocked(secret),
+                        None => return Some(unlocking.stop(overdue())),
+                    }
+                }
                 Do::Fetch(wanted, fetching) => {
                     let fetch = self.in_time(self.shop.library.payload(wanted));
                     match cancel.run_until_cancelled(fetch).await? {
@@ -184,11 +197,18 @@ impl Work<'_> {
         }
     }
 
-    async fn call(&self, spec: CallSpec) -> Answer {
+    async fn call(&self, mut spec: CallSpec) -> Answer {
         let label = Arc::clone(&spec.label);
+        if let Some(auth) = spec.auth.take() {
+            match self.locker.auth(auth).await {
+                Ok(auth) => spec.auth = Some(auth),
+                Err(error) => return Answer::failed(error),
+            }
+        }
         let call = self.tool_call(spec);
         let began = Instant::now();
-        let platform = Arc::clone(&self.shop.errands) as _;
+        let platform = self.shop.errands.hiding(self.locker.hidden.clone());
+        let platform = Arc::new(platform) as _;
         let calling = self
             .shop
             .tools

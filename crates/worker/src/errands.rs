@@ -12,6 +12,7 @@ use noetl_playbook::shift::Wanted;
 use noetl_tools::platform::{
     Child, ChildDefinition, KeptResult, NewResult, Playbooks, ResultRef, Results, StartedChild,
 };
+use noetl_types::redact::Hidden;
 use noetl_types::{ErrorCode, ExecutionId, Json, TaskError, TaskErrorKind};
 
 use crate::library::{Library, unavailable};
@@ -20,11 +21,26 @@ use crate::library::{Library, unavailable};
 pub(crate) struct Errands {
     api: Arc<dyn WorkerApi>,
     library: Arc<Library>,
+    /// What must not be seen of what is sent.
+    hidden: Hidden,
 }
 
 impl Errands {
     pub(crate) fn new(api: Arc<dyn WorkerApi>, library: Arc<Library>) -> Self {
-        Self { api, library }
+        Self {
+            api,
+            library,
+            hidden: Hidden::default(),
+        }
+    }
+
+    /// The same for a command that has secrets.
+    pub(crate) fn hiding(&self, hidden: Hidden) -> Self {
+        Self {
+            api: Arc::clone(&self.api),
+            library: Arc::clone(&self.library),
+            hidden,
+        }
     }
 }
 
@@ -40,7 +56,7 @@ impl Results for Errands {
         let key = result.idempotency_key;
         let wish = PutResult {
             source_step: Some(result.step.into()),
-            ..PutResult::new(result.name, result.data)
+            ..PutResult::new(result.name, self.hidden.known().hide(result.data))
         };
         let kept = self
             .library
@@ -71,7 +87,7 @@ impl Playbooks for Errands {
     async fn start(&self, child: Child) -> Result<StartedChild, TaskError> {
         let key = child.idempotency_key;
         let mut wish = ExecuteRequest {
-            payload: Some(child.payload),
+            payload: Some(self.hidden.known().hide(child.payload)),
             parent_execution_id: Some(execution_id(&child.parent_execution_id)?),
             ..ExecuteRequest::default()
         };

@@ -28,6 +28,7 @@ mod library;
 mod panics;
 mod poll;
 mod report;
+mod secrets;
 mod settings;
 mod shop;
 mod tools;

@@ -10,6 +10,7 @@ use crate::catalog::{CatalogItem, ResourceRequest};
 use crate::command::{
     HeartbeatAnswer, HeartbeatRequest, LeaseAnswer, LeaseRequest, ReportAnswer, ReportRequest,
 };
+use crate::credential::{CredentialView, CredentialWish};
 use crate::error::ApiError;
 use crate::execute::{ExecuteAnswer, ExecuteRequest};
 use crate::paths;
@@ -71,6 +72,21 @@ impl WorkerApi for Client {
     ) -> Result<KeptResult, ApiError> {
         let url = self.of(paths::RESULT_PUT, execution_id)?;
         self.once(Method::PUT, url, &result, key).await
+    }
+
+    async fn credential(&self, wish: CredentialWish) -> Result<CredentialView, ApiError> {
+        let mut url = self.url(paths::CREDENTIALS)?;
+        // A name may hold anything; as a segment of the path it is escaped.
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.push(&wish.name);
+        }
+        let execution_id = wish.execution_id.to_string();
+        let query = [
+            ("include_data", "true"),
+            ("execution_id", &*execution_id),
+            ("worker_id", wish.worker_id.as_str()),
+        ];
+        self.get(with_query(url, query)).await
     }
 
     async fn start(&self, request: ExecuteRequest, key: &str) -> Result<ExecuteAnswer, ApiError> {

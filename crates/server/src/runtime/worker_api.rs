@@ -5,6 +5,7 @@ use noetl_api::catalog::{CatalogItem, ResourceRequest};
 use noetl_api::command::{
     HeartbeatAnswer, HeartbeatRequest, LeaseAnswer, LeaseRequest, ReportAnswer, ReportRequest,
 };
+use noetl_api::credential::{CredentialView, CredentialWish};
 use noetl_api::execute::{ExecuteAnswer, ExecuteRequest};
 use noetl_api::result::{KeptResult, PutResult};
 use noetl_api::runtime::{PoolHeartbeatAnswer, RegisterWorker, RuntimeView, WorkerName};
@@ -59,6 +60,11 @@ impl WorkerApi for Runtime {
     ) -> Result<KeptResult, ApiError> {
         // Keys are not kept: a repetition leaves a second copy, which goes with its execution.
         Ok(Self::put_result(self, execution_id, result).await?)
+    }
+
+    async fn credential(&self, _wish: CredentialWish) -> Result<CredentialView, ApiError> {
+        let text = "this server keeps no credentials";
+        Err(ApiError::refused(noetl_types::ErrorCode::NotFound, text))
     }
 
     async fn start(&self, request: ExecuteRequest, key: &str) -> Result<ExecuteAnswer, ApiError> {

@@ -11,6 +11,7 @@ use noetl_api::command::{
     CommandMeta, CommandReport, HeartbeatAnswer, HeartbeatRequest, KeptLease, LeaseAnswer,
     LeaseRequest, LeasedCommand, ReportAnswer, ReportRequest, ReportResult, ReportVerdict,
 };
+use noetl_api::credential::{CredentialView, CredentialWish};
 use noetl_api::execute::{ExecuteAnswer, ExecuteRequest};
 use noetl_api::result::{KeptResult, PutResult};
 use noetl_api::runtime::{PoolHeartbeatAnswer, RegisterWorker, RuntimeView, WorkerName};
@@ -20,7 +21,7 @@ use noetl_tools::platform::{PlatformHandle, ResultRef};
 use noetl_tools::{Call, CancellationToken, Outcome};
 use noetl_types::{
     CatalogId, CommandId, ErrorCode, EventId, ExecutionId, Json, JsonMap, Millis, PoolName,
-    RuntimeId, Seq, Timestamp, WorkerId, sha256,
+    RuntimeId, Seq, TaskErrorKind, Timestamp, WorkerId, sha256,
 };
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
@@ -31,6 +32,9 @@ const PLAYBOOK: &str = "apiVersion: noetl.io/v2
 kind: Playbook
 metadata: { name: example }
 workload: { city: none }
+keychain:
+  - { name: api, kind: bearer, auth: api_main }
+  - { name: db, kind: credential, auth: db_main, map: { user: db_user } }
 workflow:
   - { step: ok, tool: { kind: shell, command: ok } }
   - { step: nap, tool: { kind: shell, command: nap } }
@@ -38,6 +42,8 @@ workflow:
   - { step: hang, tool: { kind: shell, command: hang } }
   - { step: boom, tool: { kind: shell, command: boom } }
   - { step: fetch, tool: { kind: shell, command: fetch } }
+  - { step: leak, tool: { kind: shell, command: leak, auth: db_main, input: { t: '{{ keychain.api.token | upper }}', u: '{{ keychain.db.user }}' }, set: { ctx.t: '{{ keychain.api.token }}' } } }
+  - { step: leak_and_fail, tool: { kind: shell, command: leak and fail, auth: db_main } }
   - { step: reads, tool: { kind: shell, command: 'say {{ city }}' } }
 ";
 
@@ -126,6 +132,8 @@ pub(super) struct Seen {
     pub(super) too_large: BTreeSet<i64>,
     pub(super) verdicts: BTreeMap<i64, (ReportVerdict, Option<ErrorCode>)>,
     pub(super) payloads: BTreeMap<String, Json>,
+    pub(super) credentials: BTreeMap<String, CredentialView>,
+    pub(super) wishes: Vec<CredentialWish>,
     /// What was put and started, with the keys.
     pub(super) kept: Vec<(PutResult, String)>,
     pub(super) started: Vec<(ExecuteRequest, String)>,
@@ -390,6 +398,15 @@ impl WorkerApi for FakeServer {
         })
     }
 
+    async fn credential(&self, wish: CredentialWish) -> Result<CredentialView, ApiError> {
+        self.see(|seen| {
+            seen.check()?;
+            seen.wishes.push(wish.clone());
+            let found = seen.credentials.get(&*wish.name).cloned();
+            found.ok_or_else(|| ApiError::refused(ErrorCode::NotFound, "there is none"))
+        })
+    }
+
     async fn start(&self, request: ExecuteRequest, key: &str) -> Result<ExecuteAnswer, ApiError> {
         self.see(|seen| {
             seen.check_errand()?;
@@ -456,6 +473,19 @@ impl Tools for FakeTools {
             "hang" => cancel.cancelled().await,
             "boom" => panic!("a tool must not"),
             "ok" => {}
+            // Tells whatever it was given, as a careless tool does.
+            "leak" => {
+                let auth = call.config.get("auth").cloned().unwrap_or_default();
+                let seen = format!("{auth} {}", Json::from(call.input));
+                return Outcome::ok(Json::object([("seen", Json::from(seen)), ("auth", auth)]));
+            }
+            "leak and fail" => {
+                let auth = call.config.get("auth").cloned().unwrap_or_default();
+                return Outcome::error(
+                    TaskErrorKind::Connection,
+                    format!("cannot log in with {auth}"),
+                );
+            }
             "fetch" => {
                 let uri = "noetl://execution/7/result/a/1".into();
                 let wanted = ResultRef { uri, sha256: None };

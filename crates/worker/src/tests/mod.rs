@@ -2,6 +2,7 @@
 
 mod errands;
 mod fake;
+mod secrets;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,0 +1,103 @@
+//! Credentials: what playbooks name, and only workers read.
+
+use std::fmt;
+
+use noetl_types::redact::REDACTED;
+use noetl_types::{CredentialId, ExecutionId, Json, Text, Timestamp, WorkerId};
+use serde::{Deserialize, Serialize};
+
+/// A credential to be kept; one of the same name is replaced.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct PutCredential {
+    /// Its name, which playbooks use.
+    pub name: Text,
+    /// What it is for: `postgres`, `bearer`, `basic`, `api_key`, `nats`, `secret`…
+    #[serde(rename = "type")]
+    pub kind: Text,
+    /// The secret itself: an object with the fields of its type.
+    pub data: Json,
+    /// What its owner notes about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Json>,
+    /// Words to find it by.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<Text>,
+    /// What it is for, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<Text>,
+}
+
+/// A credential, with its secret for those alone who may have it.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+pub struct CredentialView {
+    /// Its id.
+    pub id: CredentialId,
+    /// Its name.
+    pub name: Text,
+    /// What it is for.
+    #[serde(rename = "type")]
+    pub kind: Text,
+    /// What its owner notes about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub meta: Option<Json>,
+    /// Words to find it by.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<Text>,
+    /// What it is for, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<Text>,
+    /// When it was first kept.
+    pub created_at: Timestamp,
+    /// When it was last replaced.
+    pub updated_at: Timestamp,
+    /// The secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Json>,
+}
+
+/// Credentials without their secrets.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CredentialList {
+    /// The credentials.
+    pub items: Vec<CredentialView>,
+    /// What was asked for, where that was anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter: Option<Json>,
+}
+
+/// A credential is gone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DeletedCredential {
+    /// For people.
+    pub message: Text,
+    /// Which one.
+    pub id: CredentialId,
+}
+
+/// A worker's wish to read a credential for a command that it has.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CredentialWish {
+    /// The name that the playbook uses.
+    pub name: Text,
+    /// The run that needs it.
+    pub execution_id: ExecutionId,
+    /// Who works on it.
+    pub worker_id: WorkerId,
+}
+
+macro_rules! debug_without_secret {
+    ($($name:ident),*) => {$(
+        impl fmt::Debug for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter
+                    .debug_struct(stringify!($name))
+                    .field("name", &self.name)
+                    .field("kind", &self.kind)
+                    .field("data", &REDACTED)
+                    .finish_non_exhaustive()
+            }
+        }
+    )*};
+}
+
+debug_without_secret!(PutCredential, CredentialView);
