@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use noetl_api::command::LeasedCommand;
 use noetl_engine::event::Event;
-use noetl_engine::{Beside, Decision, Input, Moment, Refused, Verdict, decide, encode};
+use noetl_engine::{
+    Beside, Decision, Input, Moment, Refused, SlotChange, SlotWant, Verdict, decide, encode,
+};
 use noetl_store::{
     Append, AppendRefused, Appended, ExecutionView, Fence, NewResult, NewWait, StoreError,
     TimerChange,
@@ -156,6 +158,7 @@ struct Decided {
     letter: Letter,
     verdict: Verdict,
     issued: u32,
+    wants: Vec<SlotWant>,
 }
 
 /// What came of an append.
@@ -189,6 +192,7 @@ impl Batch {
                     letter,
                     verdict: Verdict::Accepted,
                     issued: u32::try_from(draft.live.state.open_commands()).unwrap_or(u32::MAX),
+                    wants: Vec::new(),
                 });
                 continue;
             }
@@ -341,6 +345,11 @@ impl Draft {
         let is_issue =
             |event: &&Event| matches!(event.kind, noetl_engine::EventKind::CommandIssued(_));
         let issued = decision.events.iter().filter(is_issue).count();
+        let wants = decision.slots.iter().filter_map(|change| match change {
+            SlotChange::Want(want) => Some(want.clone()),
+            SlotChange::Free(_) | SlotChange::Clear => None,
+        });
+        let wants = wants.collect();
         let events = decision.commit(&mut self.live.state);
         self.live.note_node(&events);
         self.events.extend(events);
@@ -348,6 +357,7 @@ impl Draft {
             letter,
             verdict,
             issued: u32::try_from(issued).unwrap_or(u32::MAX),
+            wants,
         });
     }
 
@@ -358,6 +368,7 @@ impl Draft {
             let reply = Reply {
                 verdict: Some(decided.verdict),
                 version,
+                wants: decided.wants,
                 ..Reply::default()
             };
             drop(decided.letter.reply.send(Ok(reply)));
@@ -484,6 +495,8 @@ impl Draft {
                 issued: decided.issued,
                 leased: leased.remove(&index).unwrap_or_default(),
                 outcome: outcome.clone(),
+                // The append has told them.
+                wants: Vec::new(),
             };
             if let Err(Ok(lost)) = decided.letter.reply.send(Ok(reply)) {
                 core.give_back(lost.leased);
