@@ -138,7 +138,7 @@ pub fn settled(state: &State, plan: &Plan) -> Result<(), Violation> {
 }
 
 /// Whether the run, or a step of it, can go on once a slot is granted.
-fn waits_for_slot(state: &State, plan: &Plan) -> bool {
+pub(crate) fn waits_for_slot(state: &State, plan: &Plan) -> bool {
     let mut waiting = state.waiting.iter();
     let shares = |step| plan.model(step).concurrency.is_some();
     !state.is_failing() && (state.wanted_slot().is_some() || waiting.any(shares))

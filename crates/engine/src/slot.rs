@@ -54,6 +54,16 @@ pub struct SlotWant {
     pub since: Timestamp,
 }
 
+impl SlotWant {
+    /// The slot in the hands of whoever wants it.
+    pub fn granted(&self) -> SlotGrant {
+        SlotGrant {
+            holder: self.holder.clone(),
+            key: self.slot.key.clone(),
+        }
+    }
+}
+
 /// A slot in somebody's hands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlotGrant {
@@ -68,7 +78,7 @@ pub struct SlotGrant {
 pub enum SlotChange {
     /// One is wanted.
     Want(SlotWant),
-    /// One is free again.
+    /// One is free again, or no longer wanted.
     Free(SlotGrant),
     /// The run has ended: whatever it has or wants is free again.
     Clear,

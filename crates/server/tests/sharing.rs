@@ -15,7 +15,9 @@ use noetl_api::execute::{Dedup, ExecuteAnswer, ExecuteRequest, Outcome};
 use noetl_api::execution::CancelRequest;
 use noetl_api::signal::{ApproveRequest, SignalRequest};
 use noetl_server::{Runtime, RuntimeError, Settings, SystemClock};
-use noetl_store::{LogPage, MemoryStore, NewCatalogEntry, Store};
+use noetl_store::{
+    LogPage, MatchKey, MemoryStore, NewCatalogEntry, Slot, SlotChoice, SlotState, Store,
+};
 use noetl_types::limits::LeaseBatch;
 use noetl_types::{
     CatalogId, EventType, ExecutionId, ExecutionStatus, Json, JsonMap, PlaybookPath, PoolName,
@@ -114,6 +116,45 @@ impl House {
             let version = Version::new(i64::try_from(seen.len()).unwrap()).unwrap();
             self.runtime.wait_for_events(run, version, LONG).await;
             seen = self.log(run).await;
+        }
+    }
+
+    /// The slots of a key that are held or waited for.
+    async fn slots(&self, key: &str) -> Vec<Slot> {
+        let choice = SlotChoice::Key {
+            tenant_id: TenantId::default(),
+            key: MatchKey::of(&format!("={key}").into()),
+        };
+        let limit = noetl_types::limits::PageLimit::MAX;
+        self.store.slots(choice, limit).await.expect("slots")
+    }
+
+    /// Waits until somebody of a run waits for a slot.
+    async fn waits_for(&self, run: ExecutionId, key: &str) {
+        let waits = |slot: &Slot| slot.id.execution_id == run && slot.state == SlotState::Waiting;
+        while !self.slots(key).await.iter().any(waits) {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Waits until nobody has slots or waits for them.
+    async fn nobody_holds(&self, keys: &[&str]) {
+        for key in keys {
+            while !self.slots(key).await.is_empty() {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// The run that another one waits for.
+    async fn child_of(&self, run: ExecutionId) -> ExecutionId {
+        let limit = noetl_types::limits::PageLimit::MAX;
+        loop {
+            let children = self.store.open_children(run, None, limit).await.unwrap();
+            match children.first() {
+                Some(child) => return child.execution_id,
+                None => tokio::task::yield_now().await,
+            }
         }
     }
 
@@ -346,6 +387,78 @@ async fn no_more_runs_hold_a_key_than_it_allows() {
         }
         tokio::task::yield_now().await;
     }
+}
+
+/// The run shares, and so does its entry.
+const BOTH: &str = "concurrency: {key: all, limit: 2}\nworkflow:\n  - {step: hold, concurrency: {key: few}, tool: {kind: wait, signal: go}}\n";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_entry_that_shares_gets_its_turn_in_runs_that_share() {
+    let house = house().await;
+    house.register(1, "both", BOTH).await;
+    let mut left = BTreeSet::new();
+    for _ in 0..5 {
+        left.insert(house.start("both").await);
+    }
+    while !left.is_empty() {
+        let mut open = Vec::new();
+        for run in &left {
+            if house.log(*run).await.contains(&EventType::StepEnter) {
+                open.push(*run);
+            }
+        }
+        assert!(open.len() <= 1, "{open:?}");
+        for run in open {
+            let sent = house.runtime.signal(run, None, signal("go", None, 1));
+            assert!(sent.await.unwrap().delivered);
+            house.completed(run).await;
+            left.remove(&run);
+        }
+        tokio::task::yield_now().await;
+    }
+    house.settled().await;
+    house.nobody_holds(&["all", "few"]).await;
+}
+
+/// The entry is offered its slot while its run is paused, and asks for it again afterwards.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_comes_during_a_pause_is_asked_for_again() {
+    let house = house().await;
+    house.register(1, "both", BOTH).await;
+    let first = house.start("both").await;
+    house.until(first, EventType::StepEnter).await;
+    let second = house.start("both").await;
+    house.waits_for(second, "few").await;
+    let steer = noetl_api::execution::SteerRequest::default;
+    house.runtime.pause(second, None, steer()).await.unwrap();
+    let sent = house.runtime.signal(first, None, signal("go", None, 1));
+    assert!(sent.await.unwrap().delivered);
+    house.completed(first).await;
+    house.settled().await;
+    house.nobody_holds(&["few"]).await;
+    house.runtime.resume(second, None, steer()).await.unwrap();
+    house.until(second, EventType::StepEnter).await;
+    let sent = house.runtime.signal(second, None, signal("go", None, 1));
+    assert!(sent.await.unwrap().delivered);
+    house.completed(second).await;
+    house.settled().await;
+    house.nobody_holds(&["all", "few"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_that_ends_leaves_no_wish_behind() {
+    let house = house().await;
+    house.register(1, "both", BOTH).await;
+    let first = house.start("both").await;
+    house.until(first, EventType::StepEnter).await;
+    let second = house.start("both").await;
+    house.waits_for(second, "few").await;
+    for run in [second, first] {
+        let cancel = house.runtime.cancel(run, None, CancelRequest::default());
+        cancel.await.unwrap();
+    }
+    house.settled().await;
+    house.nobody_holds(&["all", "few"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

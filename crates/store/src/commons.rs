@@ -7,7 +7,7 @@ use noetl_types::{Digest, ExecutionId, TenantId, Text, Timestamp};
 use crate::error::StoreError;
 use crate::model::{
     Answered, Broadcast, BroadcastFilter, Cached, Errand, ErrandOutcome, MatchKey, OpenWait, Slot,
-    SlotChoice, SlotId, Swept, Var, VarsRefused, WaitFilter,
+    SlotChange, SlotChoice, Swept, Var, VarsRefused, WaitFilter,
 };
 
 /// The part of a [`crate::Store`] that is about more than one execution.
@@ -50,8 +50,13 @@ pub trait Commons {
     /// Slots that are wanted or held.
     async fn slots(&self, choice: SlotChoice, limit: PageLimit) -> Result<Vec<Slot>, StoreError>;
 
-    /// Takes a slot away from whoever waits for it or holds it; `false` if nobody does.
-    async fn free_slot(&self, slot: &SlotId) -> Result<bool, StoreError>;
+    /// Changes slots of an execution whose log says nothing new, so that no append can carry it.
+    async fn change_slots(
+        &self,
+        tenant_id: &TenantId,
+        execution_id: ExecutionId,
+        changes: Vec<SlotChange>,
+    ) -> Result<(), StoreError>;
 
     /// A result under a key that may still be taken over.
     async fn cached(

@@ -36,6 +36,10 @@ pub(super) struct Draft<'d> {
     pub(super) parked: BTreeMap<StepIndex, SlotWant>,
     /// The slot without which nothing enters.
     pub(super) wants_of_run: Option<SlotWant>,
+    /// The slots that were wanted before.
+    pub(super) wished: Vec<SlotWant>,
+    /// Whether it was looked at what may enter, so that all that is wanted is known.
+    pub(super) has_looked: bool,
     /// Slots that are free again.
     pub(super) slots: Vec<SlotChange>,
     /// Commands that were closed as soon as they were issued. Their consequences come when what is
@@ -95,6 +99,8 @@ impl<'d> Draft<'d> {
             grant: None,
             parked: BTreeMap::new(),
             wants_of_run: None,
+            wished: Vec::new(),
+            has_looked: false,
             slots: Vec::new(),
             at_once: VecDeque::new(),
             errands: Vec::new(),
@@ -111,6 +117,7 @@ impl<'d> Draft<'d> {
 
     pub(super) fn into_decision(mut self, verdict: Verdict) -> Decision {
         let mut slots = std::mem::take(&mut self.slots);
+        slots.extend(super::slots::withdrawn(&self).map(SlotChange::Free));
         if !self.state.is_ended() {
             let wants = self.wants_of_run.take().into_iter();
             let wants = wants.chain(std::mem::take(&mut self.parked).into_values());

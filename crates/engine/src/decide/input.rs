@@ -40,6 +40,8 @@ pub enum Input {
     Cancel(Steering),
     /// A slot that was wanted is there.
     SlotGranted(SlotGrant),
+    /// Somebody asks which slots it waits for.
+    SlotsAsked,
     /// Somebody who looks after the system says how it ended.
     Finalize(Box<Finalize>),
     /// A worker that judges nothing tells what became of a command.

@@ -13,6 +13,7 @@ pub(super) fn enter_ready(draft: &mut Draft<'_>) -> Result<(), Refused> {
     // share another one.
     draft.parked.clear();
     draft.wants_of_run = None;
+    draft.has_looked = true;
     loop {
         let Some(step) = next_to_enter(draft) else {
             return Ok(());

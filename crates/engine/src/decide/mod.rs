@@ -156,7 +156,9 @@ pub fn decide(
     input: Input,
     moment: &mut Moment<'_>,
 ) -> Result<Decision, Refused> {
+    let wished = slots::wished(state, plan, moment);
     let mut draft = Draft::new(state, plan, moment);
+    draft.wished = wished;
     let verdict = match input {
         Input::Start(start) => start::start(&mut draft, *start)?,
         Input::Claim(claim) => fence::claim(&mut draft, claim)?,
@@ -171,6 +173,7 @@ pub fn decide(
         Input::Resume(steering) => steer::resume(&mut draft, steering)?,
         Input::Cancel(steering) => steer::cancel(&mut draft, steering)?,
         Input::SlotGranted(grant) => slots::granted(&mut draft, grant)?,
+        Input::SlotsAsked => slots::asked(&mut draft)?,
         Input::Finalize(finalize) => steer::finalize(&mut draft, *finalize)?,
         Input::Told(told) => told::told(&mut draft, *told)?,
         Input::Remark(remark) => told::remark(&mut draft, *remark)?,
@@ -181,8 +184,7 @@ pub fn decide(
     Ok(decision)
 }
 
-/// The slots that a run waits for now: what a person is told who asks why nothing happens, and what a
-/// server asks for again that has forgotten.
+/// The slots that a run waits for now: what a person is told who asks why nothing happens.
 pub fn wanted_slots(
     state: &State,
     plan: &Plan,

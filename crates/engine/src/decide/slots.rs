@@ -10,9 +10,11 @@ use noetl_types::{ErrorCode, Json, StepName, TaskError, TaskErrorKind, Text};
 use super::draft::{Draft, Trouble};
 use super::eval::Site;
 use super::scope::RunScope;
-use super::{Refused, Verdict, finish, joins};
+use super::{Moment, Refused, Verdict, finish, joins};
+use crate::invariant;
+use crate::plan::Plan;
 use crate::slot::{Slot, SlotChange, SlotGrant, SlotHolder, SlotWant};
-use crate::state::StepStage;
+use crate::state::{State, StepStage};
 
 /// Bytes of a key: as many as a store finds rows by.
 const MAX_KEY_BYTES: usize = 190;
@@ -100,6 +102,46 @@ pub(super) fn bounded(key: &str) -> Result<Text, TaskError> {
         return Err(TaskError::new(TaskErrorKind::Limit, message));
     }
     Ok(Text::lossy(key))
+}
+
+/// The slots that a run waits for before a decision. Where that cannot be told now, a wish may be left
+/// that nobody has any more; it is granted in vain one day, and goes on to the next.
+pub(super) fn wished(state: &State, plan: &Plan, moment: &mut Moment<'_>) -> Vec<SlotWant> {
+    if !invariant::waits_for_slot(state, plan) {
+        return Vec::new();
+    }
+    super::wanted_slots(state, plan, moment).unwrap_or_default()
+}
+
+/// The slots that were wanted before a decision and are not any more.
+///
+/// The run keeps its own turn to its end: that it has the slot is told by the first step that it
+/// enters, and until then nobody can tell from its log. One that is paused asks for all of them again.
+pub(super) fn withdrawn(draft: &Draft<'_>) -> impl Iterator<Item = SlotGrant> {
+    let (state, has_ended) = (&draft.state, draft.state.is_ended());
+    let is_known = draft.has_looked && !state.is_paused();
+    let held = state.held_slots(draft.plan);
+    let is_wanted = move |grant: &SlotGrant| {
+        let mut wants = draft.parked.values();
+        let by_run = grant.holder == SlotHolder::Run && !has_ended;
+        held.contains(grant) || by_run || wants.any(|want| want.granted() == *grant)
+    };
+    let wished = draft.wished.iter();
+    let wished = wished.filter(move |_| is_known || has_ended || state.is_failing());
+    wished
+        .map(SlotWant::granted)
+        .filter(move |grant| !is_wanted(grant))
+}
+
+/// Somebody asks which slots the run waits for.
+pub(super) fn asked(draft: &mut Draft<'_>) -> Result<Verdict, Refused> {
+    draft.must_go_on()?;
+    if draft.state.is_paused() {
+        return Err(Refused::Paused);
+    }
+    joins::enter_ready(draft)?;
+    finish::finish(draft)?;
+    Ok(Verdict::Accepted)
 }
 
 /// A slot was granted: what waited for it goes on.

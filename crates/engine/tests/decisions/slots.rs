@@ -133,7 +133,8 @@ fn a_run_that_waits_for_a_slot_can_be_cancelled() {
     work_off(&mut sim);
     let by = noetl_engine::event::Steering::default();
     let decision = sim.draft(&noetl_engine::Input::Cancel(by)).unwrap();
-    assert_eq!(decision.slots, [SlotChange::Clear]);
+    let wish = SlotChange::Free(of_step("a", 1, "db-main"));
+    assert_eq!(decision.slots, [SlotChange::Clear, wish]);
     assert_eq!(sim.cancel(), Ok(Verdict::Accepted));
     assert!(sim.wants().is_empty());
 }
@@ -275,4 +276,85 @@ fn a_key_of_a_run_that_cannot_be_rendered_fails_the_run() {
     let sim = Sim::of(QUEUED).with_payload(json(r#"{"n":"x"}"#)).run();
     assert_eq!(sim.status(), ExecutionStatus::Failed);
     assert_eq!(sim.log().len(), 2);
+}
+
+/// A run that shares asks for its own slot first. Nothing tells that it has it while its entry waits
+/// for another one, so it asks again for what it has, and is told again.
+#[test]
+fn an_entry_asks_for_its_slot_once_the_run_has_its_own() {
+    let mut sim = Sim::of(
+        r#"
+concurrency: { key: all }
+workflow:
+  - { step: start, concurrency: { key: few }, tool: { kind: noop } }
+"#,
+    );
+    sim.start().unwrap();
+    let holders = |sim: &Sim| -> Vec<SlotHolder> {
+        let wants = sim.wants().into_iter();
+        wants.map(|want| want.holder).collect()
+    };
+    let of_run = SlotGrant {
+        holder: SlotHolder::Run,
+        key: "all".into(),
+    };
+    let of_entry = of_step("start", 1, "few");
+    assert_eq!(holders(&sim), [SlotHolder::Run]);
+    let at = sim.log().len();
+    assert_eq!(sim.grant(of_run.clone()), Ok(Verdict::Accepted));
+    assert_eq!(sim.log().len(), at, "the log has nothing to tell");
+    assert_eq!(holders(&sim), [of_entry.holder.clone()]);
+    sim.pause().unwrap();
+    assert_eq!(sim.grant(of_entry.clone()), Err(Refused::Paused));
+    sim.resume().unwrap();
+    assert_eq!(holders(&sim), [SlotHolder::Run]);
+    assert_eq!(sim.grant(of_run.clone()), Ok(Verdict::Accepted));
+    assert_eq!(holders(&sim), [of_entry.holder.clone()]);
+    assert_eq!(sim.grant(of_entry.clone()), Ok(Verdict::Accepted));
+    assert_eq!(entered(&sim), ["start"]);
+    assert_eq!(sim.state().held_slots(sim.plan()), [of_run, of_entry]);
+    work_off(&mut sim);
+    assert_eq!(sim.status(), ExecutionStatus::Completed);
+    sim.decide_again();
+}
+
+#[test]
+fn a_wish_is_withdrawn_once_nobody_has_it() {
+    let mut sim = Sim::of(
+        r#"
+workflow:
+  - step: start
+    tool: { kind: noop }
+    next: { spec: { mode: inclusive }, arcs: [{ step: a }, { step: b }, { step: c }] }
+  - { step: a, when: "{{ ctx.stop is undefined }}", concurrency: { key: one }, tool: { kind: noop } }
+  - { step: b, concurrency: { key: "two-{{ ctx.stop }}" }, tool: { kind: noop } }
+  - { step: c, tool: { kind: noop }, set: { ctx.stop: now } }
+"#,
+    );
+    sim.start().unwrap();
+    let lease = sim.lease(sim.available()[0], "w1");
+    let report = sim.work(&lease).unwrap();
+    sim.report(report).unwrap();
+    assert_eq!(sim.wants().len(), 2);
+    let lease = sim.lease(sim.available()[0], "w1");
+    let report = sim.work(&lease).unwrap();
+    let input = noetl_engine::Input::Report(Box::new(report.clone()));
+    let changes = sim.draft(&input).unwrap().slots;
+    let freed = |grant| SlotChange::Free(grant);
+    // One is passed over, and the other shares something else now.
+    assert!(
+        changes.contains(&freed(of_step("a", 1, "one"))),
+        "{changes:?}"
+    );
+    assert!(
+        changes.contains(&freed(of_step("b", 1, "two-"))),
+        "{changes:?}"
+    );
+    assert_eq!(changes.len(), 3, "{changes:?}");
+    sim.report(report).unwrap();
+    let wants = sim.wants();
+    assert_eq!(wants.len(), 1);
+    assert_eq!(wants[0].granted(), of_step("b", 1, "two-now"));
+    sim.finish();
+    assert_eq!(sim.status(), ExecutionStatus::Completed);
 }

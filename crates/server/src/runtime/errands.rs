@@ -8,11 +8,9 @@
 use std::sync::Arc;
 
 use noetl_engine::event::{ChildCall, ChildOf, Steering};
-use noetl_engine::{
-    ChildEnd, ChildEnded, Data, Errand, Input, LookBack, Signal, SlotGrant, SlotHolder, Verdict,
-};
+use noetl_engine::{ChildEnd, ChildEnded, Data, Errand, Input, LookBack, Signal, Verdict};
 use noetl_playbook::model::ConcurrencyOverlap;
-use noetl_store::{Awaited, BroadcastFilter, ErrandOutcome, MatchKey, Slot, SlotChoice, SlotState};
+use noetl_store::{Awaited, BroadcastFilter, ErrandOutcome};
 use noetl_types::limits::PageLimit;
 use noetl_types::{
     CommandId, ErrorCode, ExecutionId, ExecutionStatus, Json, Millis, TaskError, TaskErrorKind,
@@ -23,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use super::Core;
 use super::driver::Letter;
 use super::error::{RuntimeError, causes};
+use super::slots::slot_key;
 use super::start::ChildStart;
 
 /// When something is tried again that did not work out.
@@ -88,16 +87,6 @@ impl Owed {
         }
         .into()
     }
-}
-
-/// A key of slots as the store finds it. A mark before it keeps it what it is, whatever it says.
-pub(super) fn slot_key(key: &Text) -> MatchKey {
-    MatchKey::of(&format!("={key}").into())
-}
-
-/// The key that [`slot_key`] was made of.
-fn written_key(key: &MatchKey) -> Text {
-    key.as_str().strip_prefix('=').unwrap_or_default().into()
 }
 
 impl Core {
@@ -375,131 +364,10 @@ impl Core {
             },
         }
     }
-
-    /// Gives the slots of a key to whoever is next, and sees to it that a run which does not wait
-    /// for one is not left waiting.
-    async fn hand_on(
-        self: &Arc<Self>,
-        execution_id: ExecutionId,
-        key: &Text,
-        seeks: Option<ConcurrencyOverlap>,
-    ) -> Result<ErrandOutcome, RuntimeError> {
-        let execution = self.store.execution(execution_id).await?;
-        let Some(execution) = execution else {
-            return Ok(ErrandOutcome::Done);
-        };
-        let (tenant_id, key) = (execution.facts.tenant_id, slot_key(key));
-        loop {
-            let now = self.clock.now();
-            let granted = self.store.grant_slots(&tenant_id, &key, now).await?;
-            let mut is_settled = true;
-            for slot in granted {
-                is_settled &= self.deliver(slot).await?;
-            }
-            if is_settled {
-                break;
-            }
-        }
-        match seeks {
-            None | Some(ConcurrencyOverlap::Queue) => {}
-            Some(overlap @ (ConcurrencyOverlap::Skip | ConcurrencyOverlap::CancelPrevious)) => {
-                let choice = SlotChoice::Key { tenant_id, key };
-                let slots = self.store.slots(choice, PageLimit::MAX).await?;
-                self.make_way(execution_id, overlap, &slots).await?;
-            }
-        }
-        Ok(ErrandOutcome::Done)
-    }
-
-    /// A run that found no slot ends, or ends those that have them.
-    async fn make_way(
-        self: &Arc<Self>,
-        execution_id: ExecutionId,
-        overlap: ConcurrencyOverlap,
-        slots: &[Slot],
-    ) -> Result<(), RuntimeError> {
-        let is_own = |slot: &&Slot| slot.id.execution_id == execution_id;
-        let own = slots.iter().find(is_own);
-        if own.is_none_or(|slot| slot.state != SlotState::Waiting) {
-            return Ok(());
-        }
-        let holders = slots.iter().filter(|slot| slot.state != SlotState::Waiting);
-        let (ended, reason): (Vec<ExecutionId>, String) = match overlap {
-            ConcurrencyOverlap::CancelPrevious => (
-                holders.map(|slot| slot.id.execution_id).collect(),
-                format!("execution {execution_id} takes its place"),
-            ),
-            ConcurrencyOverlap::Skip | ConcurrencyOverlap::Queue => (
-                vec![execution_id],
-                "skipped: another execution has its concurrency key".to_owned(),
-            ),
-        };
-        for execution_id in ended {
-            let steering = Steering {
-                actor: None,
-                reason: Some(reason.as_str().into()),
-            };
-            let (letter, answer) = Letter::new(Input::Cancel(steering));
-            match self.ask(execution_id, letter, answer).await {
-                Ok(_) => {}
-                Err(error) if error.code().is_some_and(is_final) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
-    }
-
-    /// Tells a run that it has a slot; whether it keeps it. One that it has no use for is free.
-    async fn deliver(self: &Arc<Self>, slot: Slot) -> Result<bool, RuntimeError> {
-        let grant = SlotGrant {
-            holder: match &slot.id.holder {
-                noetl_store::SlotHolder::Execution => SlotHolder::Run,
-                noetl_store::SlotHolder::Step { step, run } => SlotHolder::Step {
-                    step: step.clone(),
-                    run: *run,
-                },
-            },
-            key: written_key(&slot.id.key),
-        };
-        let (letter, answer) = Letter::new(Input::SlotGranted(grant));
-        match self.ask(slot.id.execution_id, letter, answer).await {
-            // Told twice, it has the slot all the same.
-            Ok(reply) if matches!(reply.verdict, Some(Verdict::Accepted | Verdict::Duplicate)) => {
-                return Ok(true);
-            }
-            Ok(_) => {}
-            Err(error) => match error.code() {
-                Some(code) if is_final(code) || code == ErrorCode::Paused => {}
-                Some(_) | None => return Err(error),
-            },
-        }
-        self.store.free_slot(&slot.id).await?;
-        Ok(false)
-    }
-
-    /// Slots that somebody granted and never told their run of.
-    async fn deliver_again(self: &Arc<Self>, now: Timestamp) -> Result<(), RuntimeError> {
-        let ago = Millis::from_secs(5);
-        let held_by =
-            Timestamp::from_unix_ms(now.as_unix_ms() - i64::try_from(ago.as_ms()).unwrap_or(0));
-        let Ok(held_by) = held_by else {
-            return Ok(());
-        };
-        let choice = SlotChoice::Unconfirmed { held_by };
-        for slot in self.store.slots(choice, PageLimit::MAX).await? {
-            let (tenant_id, key) = (slot.id.tenant_id.clone(), slot.id.key.clone());
-            if !self.deliver(slot).await? {
-                for next in self.store.grant_slots(&tenant_id, &key, now).await? {
-                    self.deliver(next).await?;
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Whether trying again would be told the same.
-fn is_final(code: ErrorCode) -> bool {
+pub(super) fn is_final(code: ErrorCode) -> bool {
     matches!(
         code,
         ErrorCode::NotFound

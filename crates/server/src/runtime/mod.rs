@@ -20,6 +20,7 @@ mod reports;
 mod results;
 mod settings;
 mod signals;
+mod slots;
 mod start;
 mod steer;
 mod worker_api;

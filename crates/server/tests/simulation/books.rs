@@ -214,15 +214,13 @@ fn written(number: u64) -> (String, Race) {
     if has_final_step {
         text.push_str("executor: { spec: { final_step: last, entry_step: s0 } }\n");
     }
-    let is_shared = chance.percent(20);
-    if is_shared {
+    if chance.percent(20) {
         text.push_str("concurrency: { key: \"run-{{ workload.base }}\", limit: 2 }\n");
     }
     text.push_str("workflow:\n");
     for at in 0..steps {
         let _ = writeln!(text, "  - step: s{at}");
-        // An entry that waits for a slot of its own, in a run that waits for one, waits for ever.
-        if (at > 0 || !is_shared) && chance.percent(20) {
+        if chance.percent(20) {
             let (key, limit) = [("one", 1), ("two", 2)][chance.below(2)];
             let _ = writeln!(
                 text,

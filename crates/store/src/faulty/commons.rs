@@ -9,7 +9,7 @@ use crate::commons::Commons;
 use crate::error::StoreError;
 use crate::model::{
     Answered, Broadcast, BroadcastFilter, Cached, Errand, ErrandOutcome, MatchKey, OpenWait, Slot,
-    SlotChoice, SlotId, Swept, Var, VarsRefused, WaitFilter,
+    SlotChange, SlotChoice, Swept, Var, VarsRefused, WaitFilter,
 };
 use crate::store::Store;
 
@@ -63,9 +63,15 @@ impl<S: Store> Commons for FaultyStore<S> {
         answer.of(self.inner.slots(choice, limit).await)
     }
 
-    async fn free_slot(&self, slot: &SlotId) -> Result<bool, StoreError> {
-        let answer = self.fault(Method::FreeSlot).await?;
-        answer.of(self.inner.free_slot(slot).await)
+    async fn change_slots(
+        &self,
+        tenant_id: &TenantId,
+        execution_id: ExecutionId,
+        changes: Vec<SlotChange>,
+    ) -> Result<(), StoreError> {
+        let answer = self.fault(Method::ChangeSlots).await?;
+        let changed = self.inner.change_slots(tenant_id, execution_id, changes);
+        answer.of(changed.await)
     }
 
     async fn cached(

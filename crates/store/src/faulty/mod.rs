@@ -114,8 +114,8 @@ pub enum Method {
     GrantSlots,
     /// [`crate::Commons::slots`]
     Slots,
-    /// [`crate::Commons::free_slot`]
-    FreeSlot,
+    /// [`crate::Commons::change_slots`]
+    ChangeSlots,
     /// [`crate::Commons::cached`]
     Cached,
     /// [`crate::Commons::answered`]
@@ -174,7 +174,7 @@ impl Method {
         Self::SettleErrand,
         Self::GrantSlots,
         Self::Slots,
-        Self::FreeSlot,
+        Self::ChangeSlots,
         Self::Cached,
         Self::Answered,
         Self::SetVars,

@@ -19,8 +19,9 @@ use crate::suite::wait::signal;
 use crate::{
     AppendRefused, BroadcastFilter, CatalogFilter, CatalogKey, CommandFilter, ErrandOutcome,
     FeedLimit, Head, LogPage, MachineRefused, MachineRenewal, MachineRequest, MemoryStore,
-    NewCatalogEntry, NewRuntime, PutRefused, RuntimeKind, SlotChoice, SlotHolder, SlotId, Snapshot,
-    SnapshotKey, Store, StoreError, Swept, VarsRefused, VersionFilter, WaitChoice, WaitFilter,
+    NewCatalogEntry, NewRuntime, PutRefused, RuntimeKind, SlotChange, SlotChoice, SlotHolder,
+    Snapshot, SnapshotKey, Store, StoreError, Swept, VarsRefused, VersionFilter, WaitChoice,
+    WaitFilter,
 };
 
 /// Appends an event as a driver does: after any failure it looks where the log stands.
@@ -239,10 +240,8 @@ async fn call_about_the_commons(store: &dyn Store) -> Vec<Result<(), StoreError>
         since: now,
         limit,
     };
-    let slot = SlotId {
-        tenant_id: tenant.clone(),
+    let free = SlotChange::Free {
         key: name.clone(),
-        execution_id: id,
         holder: SlotHolder::Execution,
     };
     let old = SlotChoice::Unconfirmed { held_by: now };
@@ -255,7 +254,7 @@ async fn call_about_the_commons(store: &dyn Store) -> Vec<Result<(), StoreError>
         store.settle_errand(id, &"e".into(), done).await.map(drop),
         store.grant_slots(&tenant, &name, now).await.map(drop),
         store.slots(old, limit).await.map(drop),
-        store.free_slot(&slot).await.map(drop),
+        store.change_slots(&tenant, id, vec![free]).await,
         store.cached(&tenant, &name, digest, now).await.map(drop),
         store
             .answered(&tenant, &"r".into(), digest, now)

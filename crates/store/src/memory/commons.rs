@@ -10,7 +10,7 @@ use crate::commons::Commons;
 use crate::error::StoreError;
 use crate::model::{
     Answered, Broadcast, BroadcastFilter, Cached, Errand, ErrandOutcome, MatchKey, OpenWait, Slot,
-    SlotChoice, SlotId, Swept, Var, VarsRefused, WaitFilter, check_vars,
+    SlotChange, SlotChoice, Swept, Var, VarsRefused, WaitFilter, check_vars,
 };
 
 #[async_trait]
@@ -55,8 +55,17 @@ impl Commons for MemoryStore {
         Ok(self.lock().shared.slots(&choice, limit))
     }
 
-    async fn free_slot(&self, slot: &SlotId) -> Result<bool, StoreError> {
-        Ok(self.lock().shared.free_slot(slot))
+    async fn change_slots(
+        &self,
+        tenant_id: &TenantId,
+        execution_id: ExecutionId,
+        changes: Vec<SlotChange>,
+    ) -> Result<(), StoreError> {
+        let shared = &mut self.lock().shared;
+        for change in changes {
+            shared.change_slot(change, tenant_id, execution_id);
+        }
+        Ok(())
     }
 
     async fn cached(

@@ -117,7 +117,12 @@ impl Shared {
         }
     }
 
-    fn change_slot(&mut self, change: SlotChange, tenant_id: &TenantId, execution_id: ExecutionId) {
+    pub(super) fn change_slot(
+        &mut self,
+        change: SlotChange,
+        tenant_id: &TenantId,
+        execution_id: ExecutionId,
+    ) {
         let id = |key: MatchKey, holder: SlotHolder| SlotId {
             tenant_id: tenant_id.clone(),
             key,
@@ -253,10 +258,6 @@ impl Shared {
         };
         slots.truncate(many(limit.get()));
         slots
-    }
-
-    pub(super) fn free_slot(&mut self, slot: &SlotId) -> bool {
-        self.slots.remove(slot).is_some()
     }
 
     pub(super) fn cached(

@@ -9,9 +9,9 @@ use crate::commons::Commons;
 use crate::error::StoreError;
 use crate::model::{
     Answered, Broadcast, BroadcastFilter, Cached, Errand, ErrandOutcome, MatchKey, OpenWait, Slot,
-    SlotChoice, SlotId, Swept, Var, VarsRefused, WaitFilter, check_vars,
+    SlotChange, SlotChoice, Swept, Var, VarsRefused, WaitFilter, check_vars,
 };
-use crate::row::swept_table;
+use crate::row::{self, swept_table};
 
 #[async_trait]
 impl Commons for PostgresStore {
@@ -53,8 +53,14 @@ impl Commons for PostgresStore {
         shared::slots(&self.pool, &choice, limit).await
     }
 
-    async fn free_slot(&self, slot: &SlotId) -> Result<bool, StoreError> {
-        shared::free_slot(&self.pool, slot).await
+    async fn change_slots(
+        &self,
+        tenant_id: &TenantId,
+        execution_id: ExecutionId,
+        changes: Vec<SlotChange>,
+    ) -> Result<(), StoreError> {
+        let rows = row::slot_rows(tenant_id, execution_id, changes);
+        shared::change_slots(&self.pool, &rows).await
     }
 
     async fn cached(

@@ -13,11 +13,11 @@ use super::query::{Param, insert, lock_name, params, rows, select};
 use crate::error::StoreError;
 use crate::model::{
     Answered, Broadcast, BroadcastFilter, Cached, Errand, ErrandOutcome, MAX_GRANTS, MatchKey,
-    OpenWait, Slot, SlotChoice, SlotId, Swept, Var, WaitChoice, WaitFilter, grant, oldest,
+    OpenWait, Slot, SlotChoice, Swept, Var, WaitChoice, WaitFilter, grant, oldest,
 };
 use crate::row::{
-    self, ANSWERED, BROADCAST, CACHE, ERRAND, SLOT, SLOT_ID, ToCell as _, VAR, WAIT, broadcast_row,
-    slot_id_row, swept_table, var_row,
+    self, ANSWERED, Act, BROADCAST, CACHE, ERRAND, SLOT, SLOT_ID, SharedRow, ToCell as _, VAR,
+    WAIT, broadcast_row, slot_id_row, swept_table, var_row,
 };
 
 /// Behind a place among the waits.
@@ -110,9 +110,14 @@ static HOLD_SLOTS: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-const FREE_SLOT: &str = "DELETE FROM concurrency_slot
+static PUT_SLOT: LazyLock<String> = LazyLock::new(|| insert(&SLOT, "ON CONFLICT DO NOTHING"));
+
+const CONFIRM_SLOT: &str = "UPDATE concurrency_slot SET confirmed = true
     WHERE tenant_id = $1 AND slot_key = $2 AND execution_id = $3 AND step_name = $4 AND run = $5
-    RETURNING 1";
+        AND held_at IS NOT NULL";
+
+const FREE_SLOT: &str = "DELETE FROM concurrency_slot
+    WHERE tenant_id = $1 AND slot_key = $2 AND execution_id = $3 AND step_name = $4 AND run = $5";
 
 static SELECT_CACHED: LazyLock<String> = LazyLock::new(|| {
     let by_key = "WHERE tenant_id = $1 AND scope = $2 AND key_sha256 = $3
@@ -299,10 +304,18 @@ pub(super) async fn slots(
     }
 }
 
-pub(super) async fn free_slot(pool: &Pool, slot: &SlotId) -> Result<bool, StoreError> {
+pub(super) async fn change_slots(pool: &Pool, changes: &[SharedRow]) -> Result<(), StoreError> {
     let mut client = pool.get().await?;
-    let cells = slot_id_row(slot);
-    Ok(!client.rows(FREE_SLOT, &params(&cells)).await?.is_empty())
+    let transaction = client.transaction().await?;
+    for SharedRow { act, cells } in changes {
+        let sql: &str = match act {
+            Act::Put => &PUT_SLOT,
+            Act::Confirm => CONFIRM_SLOT,
+            Act::Drop => FREE_SLOT,
+        };
+        rows(&transaction, sql, &params(cells)).await?;
+    }
+    transaction.commit().await.map_err(failure)
 }
 
 pub(super) async fn cached(

@@ -3,7 +3,7 @@
 //! Whoever appends makes them, before a writer sees the append: what a writer does is what all
 //! others wait for.
 
-use noetl_types::Timestamp;
+use noetl_types::{ExecutionId, TenantId, Timestamp};
 
 use super::cell::Cell;
 use super::event::event_row;
@@ -95,15 +95,18 @@ fn errand_rows(sealed: &Sealed) -> Vec<SharedRow> {
         .collect()
 }
 
-fn slot_rows(sealed: &mut Sealed) -> Vec<SharedRow> {
-    let (tenant_id, execution_id) = (&sealed.tenant_id, sealed.append.execution_id);
+/// Takes changes of slots apart.
+pub(crate) fn slot_rows(
+    tenant_id: &TenantId,
+    execution_id: ExecutionId,
+    changes: Vec<SlotChange>,
+) -> Vec<SharedRow> {
     let id = |key, holder| SlotId {
         tenant_id: tenant_id.clone(),
         key,
         execution_id,
         holder,
     };
-    let changes = std::mem::take(&mut sealed.append.slots);
     changes
         .into_iter()
         .map(|change| match change {
@@ -120,7 +123,7 @@ fn slot_rows(sealed: &mut Sealed) -> Vec<SharedRow> {
 /// An append that is ready to be written.
 #[derive(Debug)]
 pub(crate) struct Rows {
-    pub(crate) execution_id: noetl_types::ExecutionId,
+    pub(crate) execution_id: ExecutionId,
     /// Where the log must stand.
     pub(crate) expected: Head,
     /// Where it stands afterwards.
@@ -203,7 +206,11 @@ impl Rows {
             bytes: size(&events) + size(&issued) + size(&results) + size(&cached),
             waits: wait_rows(&mut sealed),
             errands: errand_rows(&sealed),
-            slots: slot_rows(&mut sealed),
+            slots: slot_rows(
+                &sealed.tenant_id,
+                sealed.append.execution_id,
+                std::mem::take(&mut sealed.append.slots),
+            ),
             cached,
             dedup: sealed.append.dedup.take().map(|claim| {
                 let row = dedup_row(&sealed, &claim);

@@ -18,7 +18,7 @@ mod shared;
 mod table;
 mod tables;
 
-pub(crate) use append::{Act, Rows, SharedRow, rows_of};
+pub(crate) use append::{Act, Rows, SharedRow, rows_of, slot_rows};
 pub(crate) use cell::{Cell, ToCell};
 pub(crate) use event::{EVENT, stored_event};
 pub(crate) use result::{KeptResult, RESULT, STORED_RESULT, result, stored_result_row};

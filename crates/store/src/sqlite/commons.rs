@@ -4,15 +4,16 @@ use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
 use noetl_types::{Digest, ExecutionId, TenantId, Text, Timestamp};
 
+use super::bind::failure;
 use super::writer::Durability;
 use super::{SqliteStore, shared};
 use crate::commons::Commons;
 use crate::error::StoreError;
 use crate::model::{
     Answered, Broadcast, BroadcastFilter, Cached, Errand, ErrandOutcome, MatchKey, OpenWait, Slot,
-    SlotChoice, SlotId, Swept, Var, VarsRefused, WaitFilter, check_vars,
+    SlotChange, SlotChoice, Swept, Var, VarsRefused, WaitFilter, check_vars,
 };
-use crate::row::swept_table;
+use crate::row::{self, swept_table};
 
 #[async_trait]
 impl Commons for SqliteStore {
@@ -78,11 +79,16 @@ impl Commons for SqliteStore {
             .await
     }
 
-    async fn free_slot(&self, slot: &SlotId) -> Result<bool, StoreError> {
-        let slot = slot.clone();
+    async fn change_slots(
+        &self,
+        tenant_id: &TenantId,
+        execution_id: ExecutionId,
+        changes: Vec<SlotChange>,
+    ) -> Result<(), StoreError> {
+        let rows = row::slot_rows(tenant_id, execution_id, changes);
         self.writer
             .run(Durability::Synced, move |connection| {
-                shared::free_slot(connection, &slot)
+                shared::change_slots(connection, &rows).map_err(failure)
             })
             .await
     }

@@ -11,11 +11,11 @@ use super::bind::{all, execute, failure, first, micros, places};
 use crate::error::StoreError;
 use crate::model::{
     Answered, AppendRefused, Broadcast, BroadcastFilter, Cached, Errand, ErrandOutcome, MAX_GRANTS,
-    MatchKey, OpenWait, Slot, SlotChoice, SlotId, Var, WaitChoice, WaitFilter, grant, oldest,
+    MatchKey, OpenWait, Slot, SlotChoice, Var, WaitChoice, WaitFilter, grant, oldest,
 };
 use crate::row::{
-    self, ANSWERED, Act, BROADCAST, CACHE, Cell, DEDUP, ERRAND, Rows, SLOT, SLOT_ID, SharedRow,
-    Table, ToCell as _, VAR, WAIT, broadcast_row, slot_id_row, var_row,
+    self, ANSWERED, Act, BROADCAST, CACHE, Cell, DEDUP, ERRAND, Rows, SLOT, SharedRow, Table,
+    ToCell as _, VAR, WAIT, broadcast_row, slot_id_row, var_row,
 };
 
 fn select(table: &Table, rest: &str) -> String {
@@ -170,13 +170,7 @@ pub(super) fn write(connection: &Connection, rows: &Rows) -> Result<(), rusqlite
             )?,
         };
     }
-    for SharedRow { act, cells } in &rows.slots {
-        match act {
-            Act::Put => run(&PUT_SLOT, cells)?,
-            Act::Confirm => run(&CONFIRM_SLOT, cells)?,
-            Act::Drop => run(&FREE_SLOT, cells)?,
-        };
-    }
+    change_slots(connection, &rows.slots)?;
     for cells in &rows.cached {
         run(&PUT_CACHE, cells)?;
     }
@@ -317,10 +311,19 @@ pub(super) fn slots(
     }
 }
 
-pub(super) fn free_slot(connection: &Connection, slot: &SlotId) -> Result<bool, StoreError> {
-    let cells = slot_id_row(slot);
-    debug_assert_eq!(cells.len(), SLOT_ID, "the statement names each of them");
-    Ok(execute(connection, &FREE_SLOT, params_from_iter(cells)).map_err(failure)? > 0)
+pub(super) fn change_slots(
+    connection: &Connection,
+    rows: &[SharedRow],
+) -> Result<(), rusqlite::Error> {
+    for SharedRow { act, cells } in rows {
+        let sql: &str = match act {
+            Act::Put => &PUT_SLOT,
+            Act::Confirm => &CONFIRM_SLOT,
+            Act::Drop => &FREE_SLOT,
+        };
+        execute(connection, sql, params_from_iter(cells))?;
+    }
+    Ok(())
 }
 
 pub(super) fn cached(

@@ -10,8 +10,8 @@ use tokio::task::JoinSet;
 use super::Bench;
 use super::fixture::{Run, at, one};
 use crate::{
-    Append, InvalidAppend, MatchKey, Slot, SlotChange, SlotChoice, SlotHolder, SlotId, SlotState,
-    SlotWish, Store,
+    Append, InvalidAppend, MatchKey, Slot, SlotChange, SlotChoice, SlotHolder, SlotState, SlotWish,
+    Store,
 };
 
 pub(crate) fn key(name: &str) -> MatchKey {
@@ -110,14 +110,7 @@ pub(crate) async fn slots_go_by_priority_and_arrival(bench: &Bench) {
     assert_eq!(grant(store, "k", "12:03:00").await, [late.id]);
     assert_eq!(grant(store, "other", "12:03:00").await, [other.id]);
 
-    let id = SlotId {
-        tenant_id: TenantId::default(),
-        key: key("k"),
-        execution_id: late.id,
-        holder: holder(1),
-    };
-    assert!(store.free_slot(&id).await.unwrap());
-    assert!(!store.free_slot(&id).await.unwrap());
+    without_append(store, &late).await;
     let append = Append {
         slots: vec![free("k"), free("k")],
         ..late.step()
@@ -139,6 +132,44 @@ pub(crate) async fn nobody_overtakes(bench: &Bench) {
         [narrow.id, wide.id],
         "the limit of each counts those before it"
     );
+}
+
+/// Slots of a run that holds `k` are given back, wanted and confirmed beside its log.
+async fn without_append(store: &dyn Store, run: &Run) {
+    let tenant = TenantId::default();
+    let states = async || -> Vec<(ExecutionId, SlotState)> {
+        let slots = of_key(store, "k").await.into_iter();
+        slots
+            .map(|slot| (slot.id.execution_id, slot.state))
+            .collect()
+    };
+    let change = async |change: SlotChange| {
+        let changed = store.change_slots(&tenant, run.id, vec![change]);
+        changed.await.unwrap();
+        states().await.into_iter().find(|(id, _)| *id == run.id)
+    };
+    assert_eq!(change(free("k")).await, None);
+    assert_eq!(change(free("k")).await, None, "once more changes nothing");
+    let wanted = SlotChange::Want(wish("k", 9, 0, at("12:00:00")));
+    let waiting = Some((run.id, SlotState::Waiting));
+    assert_eq!(change(wanted.clone()).await, waiting);
+    let confirm = SlotChange::Confirm {
+        key: key("k"),
+        holder: holder(1),
+    };
+    assert_eq!(change(confirm.clone()).await, waiting, "nobody granted it");
+    assert_eq!(grant(store, "k", "12:04:00").await, [run.id]);
+    let held = |is_confirmed| {
+        let since = at("12:04:00");
+        let state = SlotState::Held {
+            since,
+            is_confirmed,
+        };
+        Some((run.id, state))
+    };
+    assert_eq!(change(wanted).await, held(false), "it is held already");
+    assert_eq!(change(confirm).await, held(true));
+    assert_eq!(change(free("k")).await, None);
 }
 
 pub(crate) async fn a_grant_is_confirmed_by_the_log(bench: &Bench) {

@@ -31,15 +31,11 @@ impl Desk {
     pub(super) fn grantable(&self) -> Vec<SlotGrant> {
         let has_room = |want: &&SlotWant| {
             let taken = self.held.iter().filter(|held| held.key == want.slot.key);
-            (taken.count() as u64) < u64::from(want.slot.limit)
+            let is_free = (taken.count() as u64) < u64::from(want.slot.limit);
+            is_free || self.holds(&want.granted())
         };
         let wants = self.wants().into_iter().filter(has_room);
-        wants
-            .map(|want| SlotGrant {
-                holder: want.holder.clone(),
-                key: want.slot.key.clone(),
-            })
-            .collect()
+        wants.map(SlotWant::granted).collect()
     }
 
     pub(super) fn holds(&self, slot: &SlotGrant) -> bool {
@@ -64,16 +60,19 @@ impl Desk {
     pub(super) fn change(&mut self, changes: &[SlotChange]) {
         for change in changes {
             match change {
+                // A run that wants the slot that it has does not know of it, and is told again.
                 SlotChange::Want(want) => {
-                    let grant = SlotGrant {
-                        holder: want.holder.clone(),
-                        key: want.slot.key.clone(),
-                    };
-                    if !self.holds(&grant) {
+                    if want.holder == SlotHolder::Run || !self.holds(&want.granted()) {
                         self.wants.insert(want.holder.clone(), want.clone());
                     }
                 }
-                SlotChange::Free(grant) => self.take_back(grant),
+                SlotChange::Free(grant) => {
+                    self.take_back(grant);
+                    let is_wanted = |want: &SlotWant| want.slot.key == grant.key;
+                    if self.wants.get(&grant.holder).is_some_and(is_wanted) {
+                        self.wants.remove(&grant.holder);
+                    }
+                }
                 SlotChange::Clear => {
                     self.wants.clear();
                     self.held.clear();

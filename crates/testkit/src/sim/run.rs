@@ -7,8 +7,8 @@ use std::sync::Arc;
 use noetl_engine::event::{CommandIssued, ExpiryReason, IssuedContext, Steering, TimerId};
 use noetl_engine::{
     CacheAnswer, CacheKey, CommandPhase, Decision, Errand, Event, EventKind, ExecutionHeader,
-    Input, LeaseExpired, Moment, Plan, Refused, Report, ReportOutcome, Start, State, Verdict,
-    decide, decode, encode, invariant,
+    Input, LeaseExpired, Moment, Plan, Refused, Report, ReportOutcome, SlotHolder, Start, State,
+    Verdict, decide, decode, encode, invariant,
 };
 use noetl_playbook::carried::Carried;
 use noetl_playbook::model::Playbook;
@@ -262,7 +262,10 @@ impl Sim {
             Ok(decision) => decision,
             Err(refused) => {
                 if let Input::SlotGranted(grant) = &input {
-                    self.desk.take_back(grant);
+                    let keeps = grant.holder == SlotHolder::Run && refused == Refused::Paused;
+                    if !keeps {
+                        self.desk.take_back(grant);
+                    }
                 }
                 return Err(refused);
             }

@@ -7,16 +7,15 @@ use std::collections::BTreeMap;
 
 use noetl_engine::{Decision, Input, Plan, SlotChange, SlotGrant, SlotHolder, State, Verdict};
 use noetl_store::{
-    Awaited, CachePut, CachedResult, ErrandChange, MatchKey, NewWait, SlotWish, WaitChange,
-    WaitKind,
+    Awaited, CachePut, CachedResult, ErrandChange, MatchKey, NewWait, WaitChange, WaitKind,
 };
-use noetl_types::limits::Priority;
 use noetl_types::{CommandId, Digest, Json, Millis, Text, Timestamp};
 use serde::Serialize;
 
 use super::live::Live;
-use crate::runtime::errands::{Owed, slot_key};
+use crate::runtime::errands::Owed;
 use crate::runtime::outcome::Outcome;
+use crate::runtime::slots::{holder, slot_key, wish};
 
 /// How long another server waits before it does what this one has promised.
 const GRACE: Millis = Millis::from_secs(5);
@@ -77,7 +76,13 @@ impl Beyond {
     }
 
     fn owe(&mut self, owed: Owed) {
-        self.owed.insert(owed.id(), owed);
+        let id = owed.id();
+        // Whoever looks at a key for itself looks at it for all.
+        let is_seeking =
+            |known: &Owed| matches!(known, Owed::Slots { seeks, .. } if seeks.is_some());
+        if !self.owed.get(&id).is_some_and(is_seeking) {
+            self.owed.insert(id, owed);
+        }
     }
 
     fn put(&mut self, change: noetl_store::SlotChange) {
@@ -88,19 +93,12 @@ impl Beyond {
     fn change_slot(&mut self, change: &SlotChange, live: &Live) {
         match change {
             SlotChange::Want(want) => {
-                self.put(noetl_store::SlotChange::Want(SlotWish {
-                    key: slot_key(&want.slot.key),
-                    holder: holder(&want.holder),
-                    limit: want.slot.limit,
-                    priority: Priority::clamped(want.priority.into()),
-                    arrived_at: want.since,
-                }));
+                self.put(noetl_store::SlotChange::Want(wish(want)));
                 let key = want.slot.key.clone();
                 let seeks = (want.holder == SlotHolder::Run).then_some(want.overlap);
                 self.owe(Owed::Slots { key, seeks });
             }
             SlotChange::Free(grant) => self.free(grant),
-            // Slots that it only wants are given to it in vain one day, and go on to the next.
             SlotChange::Clear => {
                 for grant in live.state.held_slots(&live.definition.plan) {
                     self.free(&grant);
@@ -145,16 +143,6 @@ impl Beyond {
 
 fn subject(grant: &SlotGrant) -> (MatchKey, noetl_store::SlotHolder) {
     (slot_key(&grant.key), holder(&grant.holder))
-}
-
-fn holder(holder: &SlotHolder) -> noetl_store::SlotHolder {
-    match holder {
-        SlotHolder::Run => noetl_store::SlotHolder::Execution,
-        SlotHolder::Step { step, run } => noetl_store::SlotHolder::Step {
-            step: step.clone(),
-            run: *run,
-        },
-    }
 }
 
 /// The waits of a state, by command.

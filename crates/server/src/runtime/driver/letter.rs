@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use noetl_api::command::LeasedCommand;
 use noetl_bus::Taker;
-use noetl_engine::{IgnoredResult, Input, Verdict};
+use noetl_engine::{IgnoredResult, Input, SlotWant, Verdict};
 use noetl_store::{Answered, DedupClaim, Fence, IdempotencyClaim};
 use noetl_types::{CommandId, ErrorCode, ExecutionId, Version};
 use tokio::sync::oneshot;
@@ -57,6 +57,8 @@ pub(crate) struct Reply {
     pub(crate) leased: Vec<LeasedCommand>,
     /// How the execution ended, if it has.
     pub(crate) outcome: Option<Outcome>,
+    /// Slots that it turned out to want, where nothing was written that could tell.
+    pub(crate) wants: Vec<SlotWant>,
 }
 
 /// A worker that reports and can take what follows.

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use noetl_api::command::LeasedCommand;
 use noetl_engine::event::Event;
-use noetl_engine::{Beside, Decision, Input, Moment, Refused, Verdict, decide, encode};
+use noetl_engine::{
+    Beside, Decision, Input, Moment, Refused, SlotChange, SlotWant, Verdict, decide, encode,
+};
 use noetl_store::{
     Append, AppendRefused, Appended, ExecutionView, Fence, NewResult, NewWait, StoreError,
     TimerChange,
@@ -157,6 +159,7 @@ struct Decided {
     letter: Letter,
     verdict: Verdict,
     issued: u32,
+    wants: Vec<SlotWant>,
 }
 
 /// What came of an append.
@@ -190,6 +193,7 @@ impl Batch {
                     letter,
                     verdict: Verdict::Accepted,
                     issued: u32::try_from(draft.live.state.open_commands()).unwrap_or(u32::MAX),
+                    wants: Vec::new(),
                 });
                 continue;
             }
@@ -342,6 +346,11 @@ impl Draft {
         let is_issue =
             |event: &&Event| matches!(event.kind, noetl_engine::EventKind::CommandIssued(_));
         let issued = decision.events.iter().filter(is_issue).count();
+        let wants = decision.slots.iter().filter_map(|change| match change {
+            SlotChange::Want(want) => Some(want.clone()),
+            SlotChange::Free(_) | SlotChange::Clear => None,
+        });
+        let wants = wants.collect();
         let events = decision.commit(&mut self.live.state);
         self.live.note_node(&events);
         self.events.extend(events);
@@ -349,6 +358,7 @@ impl Draft {
             letter,
             verdict,
             issued: u32::try_from(issued).unwrap_or(u32::MAX),
+            wants,
         });
     }
 
@@ -359,6 +369,7 @@ impl Draft {
             let reply = Reply {
                 verdict: Some(decided.verdict),
                 version,
+                wants: decided.wants,
                 ..Reply::default()
             };
             drop(decided.letter.reply.send(Ok(reply)));
@@ -491,6 +502,8 @@ impl Draft {
                 issued: decided.issued,
                 leased: leased.remove(&index).unwrap_or_default(),
                 outcome: outcome.clone(),
+                // The append has told them.
+                wants: Vec::new(),
             };
             if let Err(Ok(lost)) = decided.letter.reply.send(Ok(reply)) {
                 core.give_back(lost.leased);

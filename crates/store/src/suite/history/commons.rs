@@ -12,8 +12,8 @@ use super::super::wait::{awaited, new_wait, signal};
 use super::History;
 use crate::{
     Append, Awaited, BroadcastFilter, CachePut, CachedResult, DedupClaim, ErrandChange,
-    ErrandOutcome, IdempotencyClaim, SlotChange, SlotChoice, Store, Swept, WaitChange, WaitChoice,
-    WaitFilter, WaitKind,
+    ErrandOutcome, IdempotencyClaim, SlotChange, SlotChoice, SlotHolder, SlotWish, Store, Swept,
+    WaitChange, WaitChoice, WaitFilter, WaitKind,
 };
 
 impl History {
@@ -216,8 +216,21 @@ impl History {
             && let Some(slot) = granted.first()
             && self.dice.one_in(4)
         {
-            let freed = store.free_slot(&slot.id).await;
-            self.note(&freed);
+            let (key, holder) = (slot.id.key.clone(), slot.id.holder.clone());
+            let change = match self.small(3) {
+                0 => SlotChange::Confirm { key, holder },
+                1 => SlotChange::Want(SlotWish {
+                    key,
+                    holder: SlotHolder::Execution,
+                    limit: slot.limit,
+                    priority: slot.priority,
+                    arrived_at: self.now,
+                }),
+                _ => SlotChange::Free { key, holder },
+            };
+            let id = slot.id.execution_id;
+            let changed = store.change_slots(&tenant_id, id, vec![change]).await;
+            self.note(&changed);
         }
         self.note(&granted);
         let limit = PageLimit::clamped(1 + self.small(9));
