@@ -3,9 +3,11 @@
 
 mod check;
 mod diagnostics;
+mod examples;
 mod explain;
 mod graph;
 mod help;
+mod outside;
 mod process;
 mod run;
 mod serve;

@@ -9,11 +9,22 @@ use crate::support::{CLEAN, Folder, Ran, wait_until};
 
 /// Asks a server for a page.
 pub(crate) fn get(url: &str, path: &str) -> String {
+    talk(url, &format!("GET {path}"), "")
+}
+
+/// Sends JSON to a server.
+pub(crate) fn post(url: &str, path: &str, body: &str) -> String {
+    talk(url, &format!("POST {path}"), body)
+}
+
+fn talk(url: &str, what: &str, body: &str) -> String {
     let address = url.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
+    let length = body.len();
     write!(
         stream,
-        "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
+        "{what} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
     )
     .unwrap();
     let mut answer = String::new();
@@ -21,7 +32,7 @@ pub(crate) fn get(url: &str, path: &str) -> String {
     answer
 }
 
-fn listening(folder: &Folder, args: &[&str]) -> (Process, String) {
+pub(crate) fn listening(folder: &Folder, args: &[&str]) -> (Process, String) {
     let mut process = Process::start(at_home(folder, args));
     let line = process.says("NoETL listening on http://127.0.0.1:");
     let url = line.split(' ').next_back().unwrap().to_owned();
