@@ -16,6 +16,7 @@
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod blobs;
 mod commons;
+mod credentials;
 mod error;
 mod fair;
 pub mod faulty;
@@ -36,6 +37,7 @@ mod store;
 mod suite;
 
 pub use commons::Commons;
+pub use credentials::Credentials;
 pub use error::{Cause, StoreError};
 pub use memory::MemoryStore;
 pub use model::*;

@@ -10,6 +10,7 @@ use noetl_types::{
 };
 
 use crate::commons::Commons;
+use crate::credentials::Credentials;
 use crate::error::StoreError;
 use crate::model::{
     Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Claim,
@@ -25,7 +26,7 @@ use crate::model::{
 /// Times and tokens come in with the call: a store reads no clock and makes no random numbers. A
 /// call whose future is dropped may still take effect.
 #[async_trait]
-pub trait Store: Commons + Send + Sync + fmt::Debug {
+pub trait Store: Commons + Credentials + Send + Sync + fmt::Debug {
     /// Writes events, and all that follows from them, with one verdict for each append.
     ///
     /// Appends are independent: none fails because of another. Where two of one call name the same

@@ -4,6 +4,7 @@
 //! test can break each call in turn, or at random from a seed.
 
 mod commons;
+mod credentials;
 #[cfg(test)]
 mod tests;
 
@@ -128,6 +129,14 @@ pub enum Method {
     DeleteVars,
     /// [`crate::Commons::sweep`]
     Sweep,
+    /// [`crate::Credentials::put_credential`]
+    PutCredential,
+    /// [`crate::Credentials::credential`]
+    Credential,
+    /// [`crate::Credentials::credentials`]
+    Credentials,
+    /// [`crate::Credentials::delete_credential`]
+    DeleteCredential,
 }
 
 impl Method {
@@ -181,6 +190,10 @@ impl Method {
         Self::Vars,
         Self::DeleteVars,
         Self::Sweep,
+        Self::PutCredential,
+        Self::Credential,
+        Self::Credentials,
+        Self::DeleteCredential,
     ];
 }
 

@@ -8,8 +8,8 @@ use noetl_types::id::HighWater;
 use noetl_types::limits::PageLimit;
 use noetl_types::record::verify_chain;
 use noetl_types::{
-    CatalogId, CommandId, FeedPosition, MachineId, PlaybookPath, ResultId, RuntimeId, TenantId,
-    Version, sha256,
+    CatalogId, CommandId, CredentialId, FeedPosition, Json, MachineId, PlaybookPath, ResultId,
+    RuntimeId, TenantId, Version, sha256,
 };
 
 use super::{Fault, FaultyStore, Method};
@@ -17,11 +17,11 @@ use crate::suite::fixture::{Run, all_executions, at, claim, lease_of, one, worke
 use crate::suite::result::{put, result};
 use crate::suite::wait::signal;
 use crate::{
-    AppendRefused, BroadcastFilter, CatalogFilter, CatalogKey, CommandFilter, ErrandOutcome,
-    FeedLimit, Head, LogPage, MachineRefused, MachineRenewal, MachineRequest, MemoryStore,
-    NewCatalogEntry, NewRuntime, PutRefused, RuntimeKind, SlotChange, SlotChoice, SlotHolder,
-    Snapshot, SnapshotKey, Store, StoreError, Swept, VarsRefused, VersionFilter, WaitChoice,
-    WaitFilter,
+    AppendRefused, BroadcastFilter, CatalogFilter, CatalogKey, CommandFilter, Credential,
+    CredentialFilter, CredentialKey, CredentialPut, ErrandOutcome, FeedLimit, Head, LogPage,
+    MachineRefused, MachineRenewal, MachineRequest, MemoryStore, NewCatalogEntry, NewRuntime,
+    PutRefused, RuntimeKind, SlotChange, SlotChoice, SlotHolder, Snapshot, SnapshotKey, Store,
+    StoreError, Swept, VarsRefused, VersionFilter, WaitChoice, WaitFilter,
 };
 
 /// Appends an event as a driver does: after any failure it looks where the log stands.
@@ -104,6 +104,7 @@ async fn call_all(store: &dyn Store) -> Vec<Result<(), StoreError>> {
     let mut answers = call_about_runs(store).await;
     answers.extend(call_about_the_rest(store).await);
     answers.extend(call_about_the_commons(store).await);
+    answers.extend(call_about_credentials(store).await);
     answers
 }
 
@@ -268,6 +269,41 @@ async fn call_about_the_commons(store: &dyn Store) -> Vec<Result<(), StoreError>
         store.vars(id, None).await.map(drop),
         store.delete_vars(id, None).await.map(drop),
         store.sweep(Swept::Blobs, now, limit).await.map(drop),
+    ]
+}
+
+async fn call_about_credentials(store: &dyn Store) -> Vec<Result<(), StoreError>> {
+    let (tenant, now) = (TenantId::default(), at("12:00:00"));
+    let credential_id = CredentialId::new(1).unwrap();
+    let put = CredentialPut {
+        credential: Credential {
+            credential_id,
+            tenant_id: tenant.clone(),
+            name: "n".into(),
+            kind: "secret".into(),
+            version: 1,
+            sealed: Json::Null,
+            kid: "k".into(),
+            meta: None,
+            tags: Json::Null,
+            description: None,
+            created_at: now,
+            updated_at: now,
+        },
+        replaces: None,
+    };
+    let (key, all) = (
+        CredentialKey::Id(credential_id),
+        CredentialFilter::of(tenant.clone()),
+    );
+    vec![
+        store.put_credential(put).await.map(drop),
+        store.credential(&tenant, &key).await.map(drop),
+        store.credentials(all, PageLimit::default()).await.map(drop),
+        store
+            .delete_credential(&tenant, credential_id)
+            .await
+            .map(drop),
     ]
 }
 

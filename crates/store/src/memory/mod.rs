@@ -5,6 +5,7 @@
 
 mod append;
 mod commons;
+mod credentials;
 mod queue;
 mod shared;
 mod state;

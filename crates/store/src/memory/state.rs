@@ -6,18 +6,18 @@ use std::ops::Bound;
 
 use noetl_types::limits::PageLimit;
 use noetl_types::{
-    CatalogId, CommandId, EventId, ExecutionId, FeedPosition, PlaybookPath, ResultId, StoredEvent,
-    TenantId, Text, Timestamp, Version,
+    CatalogId, CommandId, CredentialId, EventId, ExecutionId, FeedPosition, PlaybookPath, ResultId,
+    StoredEvent, TenantId, Text, Timestamp, Version,
 };
 
 use super::shared::Shared;
 use crate::error::StoreError;
 use crate::machines::Machines;
 use crate::model::{
-    CatalogEntry, CatalogFilter, CatalogKey, Command, Counts, DueTimer, Execution, ExecutionCursor,
-    ExecutionFilter, ExecutionPage, FeedBatch, FeedLimit, Loaded, LogPage, NewCatalogEntry,
-    NewRuntime, PutRefused, Registered, Runtime, RuntimeKind, Snapshot, SnapshotKey, StoredResult,
-    VersionFilter,
+    CatalogEntry, CatalogFilter, CatalogKey, Command, Counts, Credential, DueTimer, Execution,
+    ExecutionCursor, ExecutionFilter, ExecutionPage, FeedBatch, FeedLimit, Loaded, LogPage,
+    NewCatalogEntry, NewRuntime, PutRefused, Registered, Runtime, RuntimeKind, Snapshot,
+    SnapshotKey, StoredResult, VersionFilter,
 };
 
 /// The log of one execution.
@@ -41,6 +41,7 @@ pub(super) struct State {
     catalog: BTreeMap<(TenantId, PlaybookPath), BTreeMap<u32, CatalogEntry>>,
     catalog_ids: BTreeMap<CatalogId, (TenantId, PlaybookPath, u32)>,
     pub(super) runtimes: BTreeMap<(RuntimeKind, Text), Runtime>,
+    pub(super) credentials: BTreeMap<CredentialId, Credential>,
     /// What is about more than one execution.
     pub(super) shared: Shared,
     /// Executions with ids below are dropped.

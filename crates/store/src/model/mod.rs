@@ -5,6 +5,7 @@ mod cache;
 mod catalog;
 mod claim;
 mod command;
+mod credential;
 mod errand;
 mod execution;
 mod feed;
@@ -34,6 +35,7 @@ pub use command::{
     Claim, ClaimedCommand, Command, CommandChange, CommandEnd, Extension, Fence, Holder, LeaseHold,
     LeaseRequest, LeaseToken, LeasedCommand, NewCommand, Release, StepInstance,
 };
+pub use credential::{Credential, CredentialFilter, CredentialKey, CredentialPut};
 pub use errand::{Errand, ErrandChange, ErrandOutcome};
 pub use execution::{
     Counts, Execution, ExecutionCursor, ExecutionFacts, ExecutionFilter, ExecutionPage,

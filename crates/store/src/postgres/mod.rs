@@ -8,6 +8,7 @@ mod append;
 mod bind;
 mod block;
 mod commons;
+mod credentials;
 mod function;
 mod open;
 mod partition;

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use noetl_types::limits::{MaxAttempts, Priority};
 use noetl_types::record::{Elapsed, SchemaVersion};
 use noetl_types::{
-    CatalogId, Chain, CommandId, CommandStatus, Digest, EventId, EventName, ExecutionId,
-    ExecutionStatus, Json, MachineId, OrganizationId, PlaybookPath, PoolName, ResultId, RuntimeId,
-    Seq, SignalId, StatusName, StepName, TenantId, Text, Timestamp, Version, WorkerId, json,
+    CatalogId, Chain, CommandId, CommandStatus, CredentialId, Digest, EventId, EventName,
+    ExecutionId, ExecutionStatus, Json, MachineId, OrganizationId, PlaybookPath, PoolName,
+    ResultId, RuntimeId, Seq, SignalId, StatusName, StepName, TenantId, Text, Timestamp, Version,
+    WorkerId, json,
 };
 
 use crate::model::{LeaseToken, Origin, RuntimeKind, VarKind, WaitKind};
@@ -333,6 +334,7 @@ macro_rules! numbers {
 numbers!(
     CatalogId,
     CommandId,
+    CredentialId,
     EventId,
     ExecutionId,
     ResultId,

@@ -12,6 +12,7 @@ macro_rules! cells {
 
 mod append;
 mod cell;
+mod credential;
 mod event;
 mod result;
 mod shared;
@@ -20,6 +21,7 @@ mod tables;
 
 pub(crate) use append::{Act, Rows, SharedRow, rows_of, slot_rows};
 pub(crate) use cell::{Cell, ToCell};
+pub(crate) use credential::{CREDENTIAL, credential, credential_row};
 pub(crate) use event::{EVENT, stored_event};
 pub(crate) use result::{KeptResult, RESULT, STORED_RESULT, result, stored_result_row};
 pub(crate) use shared::{

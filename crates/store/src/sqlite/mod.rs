@@ -7,6 +7,7 @@
 mod append;
 mod bind;
 mod commons;
+mod credentials;
 mod open;
 mod place;
 mod query;

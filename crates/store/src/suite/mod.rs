@@ -6,6 +6,7 @@
 pub(crate) mod append;
 pub(crate) mod catalog;
 pub(crate) mod claim;
+pub(crate) mod credential;
 mod differential;
 pub(crate) mod feed;
 pub(crate) mod fixture;
@@ -47,6 +48,8 @@ macro_rules! store_suite {
     ($bench:path) => {
         $crate::suite::store_suite! { $bench:
             append: a_run_is_written_and_read_back,
+            credential: a_credential_is_kept_and_replaced_by_who_knows_it,
+            credential: credentials_are_listed_and_forgotten,
             append: verdicts,
             append: contradictions_are_refused,
             append: one_of_sixteen_racers_wins,
