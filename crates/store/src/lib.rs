@@ -25,8 +25,10 @@ mod memory;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod migration;
 mod model;
+mod outlets;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+mod project;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod row;
 mod seal;
@@ -41,8 +43,10 @@ pub use credentials::Credentials;
 pub use error::{Cause, StoreError};
 pub use memory::MemoryStore;
 pub use model::*;
+pub use outlets::Outlets;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresStore;
+pub use project::project;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
 pub use store::Store;
