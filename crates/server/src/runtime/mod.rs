@@ -14,6 +14,7 @@ mod errands;
 mod error;
 mod ids;
 mod leases;
+mod messaging;
 mod outcome;
 mod repeat;
 mod reports;
@@ -34,7 +35,7 @@ use noetl_store::{
     Append, AppendRefused, Appended, CatalogEntry, CatalogKey, Execution, LogPage, Store,
 };
 use noetl_types::id::Id;
-use noetl_types::{CatalogId, ErrorCode, ExecutionId, TenantId, Timestamp, Version};
+use noetl_types::{CatalogId, ErrorCode, ExecutionId, TenantId, Text, Timestamp, Version};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -48,6 +49,8 @@ use driver::Driver;
 pub use error::RuntimeError;
 pub(crate) use error::causes;
 use ids::Ids;
+use messaging::Messaging;
+pub use messaging::NatsSettings;
 use outcome::Outcome;
 pub use settings::Settings;
 pub(crate) use start::catalog_key;
@@ -74,6 +77,8 @@ struct Core {
     claims: Claims,
     opened_at: Timestamp,
     alarms: Alarms,
+    /// The way to other processes, where there is one.
+    messaging: Option<Messaging>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
 }
@@ -99,6 +104,12 @@ impl Runtime {
         let owner = format!("{}-{instance:016x}", settings.server_name);
         let now = clock.now();
         let ids = Ids::lease(Arc::clone(&store), owner.into(), settings.machine_id, now).await?;
+        let (messaging, notices) = match &settings.nats {
+            Some(nats) => Messaging::open(nats)
+                .await
+                .map(|(messaging, notices)| (Some(messaging), Some(notices)))?,
+            None => (None, None),
+        };
         let core = Arc::new(Core {
             store,
             clock,
@@ -113,10 +124,14 @@ impl Runtime {
             claims: Claims::default(),
             opened_at: now,
             alarms: Alarms::default(),
+            messaging,
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
         });
         core.work_in_background();
+        if let Some(notices) = notices {
+            core.work_with_others(notices);
+        }
         Ok(Self { core })
     }
 
@@ -162,6 +177,12 @@ impl Runtime {
     /// Whether ids can be made.
     pub(crate) fn has_machine_id(&self) -> bool {
         self.core.ids.is_usable(self.now())
+    }
+
+    /// What is wrong with the way to other processes, where there is one.
+    pub(crate) fn messaging_trouble(&self) -> Option<Result<(), Text>> {
+        let messaging = self.core.messaging.as_ref()?;
+        Some(messaging.trouble().map_or(Ok(()), Err))
     }
 
     /// What an execution has come to, with its definition; nothing where there is none.
