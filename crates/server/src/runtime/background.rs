@@ -44,9 +44,19 @@ impl Core {
         self.tasks
             .spawn(async move { core.notify_for_ever(notices).await });
         let core = Arc::clone(self);
-        self.tasks.spawn(async move { core.repeat_for_ever().await });
+        self.tasks
+            .spawn(async move { core.repeat_for_ever().await });
         let core = Arc::clone(self);
         self.tasks.spawn(async move { core.hear_for_ever().await });
+        if self
+            .messaging
+            .as_ref()
+            .is_some_and(|messaging| messaging.streaming.is_some())
+        {
+            let core = Arc::clone(self);
+            self.tasks
+                .spawn(async move { core.stream_for_ever().await });
+        }
     }
 
     /// Forgets what was kept for a while.

@@ -23,6 +23,7 @@ mod settings;
 mod signals;
 mod start;
 mod steer;
+mod stream;
 mod worker_api;
 
 use std::sync::Arc;
@@ -36,6 +37,7 @@ use noetl_store::{
 };
 use noetl_types::id::Id;
 use noetl_types::{CatalogId, ErrorCode, ExecutionId, TenantId, Text, Timestamp, Version};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -54,6 +56,7 @@ pub use messaging::NatsSettings;
 use outcome::Outcome;
 pub use settings::Settings;
 pub(crate) use start::catalog_key;
+pub use stream::StreamSettings;
 
 /// Drives executions on a store. A clone is another handle of the same.
 #[derive(Clone)]
@@ -79,6 +82,10 @@ struct Core {
     alarms: Alarms,
     /// The way to other processes, where there is one.
     messaging: Option<Messaging>,
+    /// Changes with every append of this process.
+    appended: watch::Sender<u64>,
+    /// What this process is called among servers.
+    instance: Text,
     tasks: TaskTracker,
     shutdown: CancellationToken,
 }
@@ -101,9 +108,15 @@ impl Runtime {
         settings: Settings,
     ) -> Result<Self, RuntimeError> {
         let instance = u64::from_be_bytes(entropy::bytes(&*chance));
-        let owner = format!("{}-{instance:016x}", settings.server_name);
+        let instance = Text::from(format!("{}-{instance:016x}", settings.server_name));
         let now = clock.now();
-        let ids = Ids::lease(Arc::clone(&store), owner.into(), settings.machine_id, now).await?;
+        let ids = Ids::lease(
+            Arc::clone(&store),
+            instance.clone(),
+            settings.machine_id,
+            now,
+        )
+        .await?;
         let (messaging, notices) = match &settings.nats {
             Some(nats) => Messaging::open(nats)
                 .await
@@ -125,6 +138,8 @@ impl Runtime {
             opened_at: now,
             alarms: Alarms::default(),
             messaging,
+            appended: watch::Sender::new(0),
+            instance,
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
         });

@@ -136,11 +136,11 @@ impl Core {
                 () = self.shutdown.cancelled() => return,
                 count = notices.recv_many(&mut batch, TOGETHER) => if count == 0 { return },
             }
-            self.send(batch, &mut seen).await;
+            self.send_notices(batch, &mut seen).await;
         }
     }
 
-    async fn send(&self, batch: Vec<Notice>, seen: &mut Option<u64>) {
+    async fn send_notices(&self, batch: Vec<Notice>, seen: &mut Option<u64>) {
         let Some(messaging) = &self.messaging else {
             return;
         };
@@ -160,7 +160,10 @@ impl Core {
         let messages = batch
             .iter()
             .flat_map(|notice| notice.messages(server_url, messaging.bare_subject));
-        let outcomes = messaging.link().publish(COMMANDS.name, messages.collect()).await;
+        let outcomes = messaging
+            .link()
+            .publish(COMMANDS.name, messages.collect())
+            .await;
         for failed in outcomes.into_iter().filter_map(Result::err) {
             if failed == PublishFailed::NoStream {
                 *seen = None;
