@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use noetl_api::command::{CommandReport, LeaseRequest, LeasedCommand, ReportRequest, ReportStatus};
 use noetl_api::execute::ExecuteRequest;
-use noetl_server::{LinkSettings, NatsSettings, Runtime, Settings, StreamSettings, SystemClock};
-use noetl_store::{MemoryStore, NewCatalogEntry, Store};
+use noetl_server::{Clock as _, LinkSettings, NatsSettings, Runtime, Settings, StreamSettings, SystemClock};
+use noetl_store::{
+    MemoryStore, NewCatalogEntry, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, Store,
+};
 use noetl_testkit::nats::Nats;
+use noetl_testkit::postgres::Database;
 use noetl_types::limits::LeaseBatch;
 use noetl_types::{
     CatalogId, ExecutionId, ExecutionStatus, Json, JsonMap, Millis, PlaybookPath, PoolName,
@@ -23,15 +26,44 @@ const TWO: &str = "workflow:\n  - {step: start, tool: {kind: noop}, next: {arcs:
 /// Servers that share a store.
 pub(crate) struct House {
     pub(crate) store: Arc<dyn Store>,
+    /// Goes away with the house.
+    pub(crate) place: Place,
+}
+
+/// Where a store is kept.
+pub(crate) enum Place {
+    Memory,
+    File {
+        _folder: tempfile::TempDir,
+    },
+    Database(Database),
 }
 
 impl House {
-    /// A house with the playbook `two`.
+    /// A house in memory.
     pub(crate) async fn new() -> Self {
-        Self::on(Arc::new(MemoryStore::new())).await
+        Self::on(Arc::new(MemoryStore::new()), Place::Memory).await
     }
 
-    pub(crate) async fn on(store: Arc<dyn Store>) -> Self {
+    /// A house on a file.
+    pub(crate) async fn sqlite() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let options = SqliteOptions::new(folder.path().join("noetl.db"));
+        let store = SqliteStore::open(&options).unwrap();
+        let place = Place::File { _folder: folder };
+        Self::on(Arc::new(store), place).await
+    }
+
+    /// A house on a database.
+    pub(crate) async fn postgres() -> Self {
+        let database = Database::new().unwrap();
+        let options = PostgresOptions::new(database.config(), SystemClock.now());
+        let store = PostgresStore::open(&options).await.unwrap();
+        Self::on(Arc::new(store), Place::Database(database)).await
+    }
+
+    /// A house with the playbook `two`.
+    async fn on(store: Arc<dyn Store>, place: Place) -> Self {
         let text =
             format!("apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{ name: two }}\n{TWO}");
         let entry = NewCatalogEntry {
@@ -45,7 +77,7 @@ impl House {
             now: Timestamp::from_unix_ms(0).unwrap(),
         };
         store.register(entry).await.expect("registered");
-        Self { store }
+        Self { store, place }
     }
 
     /// One more server.
@@ -119,7 +151,7 @@ pub(crate) async fn start(runtime: &Runtime) -> ExecutionId {
 pub(crate) async fn start_with(runtime: &Runtime, filler: Json) -> ExecutionId {
     let request = ExecuteRequest {
         path: Some(PlaybookPath::new("two").unwrap()),
-        payload: Some(JsonMap::from([("filler".into(), filler)])),
+        payload: Some(Json::object([("filler", filler)])),
         ..ExecuteRequest::default()
     };
     runtime.execute(request).await.unwrap().execution_id

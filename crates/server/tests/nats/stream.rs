@@ -9,8 +9,32 @@ use noetl_testkit::nats::Nats;
 use noetl_types::limits::PageLimit;
 use noetl_types::{FeedPosition, Json, Millis, Seq, Text, json};
 
-use crate::house::{House, complete, completed, start_with, streaming, streaming_by, until, work};
+use crate::house::{House, Place, complete, completed, start_with, streaming, streaming_by, until, work};
 use crate::outside::{assert_refers, expected, jetstream, read, sees_everything};
+
+/// The same test on every store.
+macro_rules! on_every_store {
+    ($name:ident) => {
+        mod $name {
+            use crate::house::House;
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn in_memory() {
+                super::$name(House::new().await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn on_sqlite() {
+                super::$name(House::sqlite().await).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn on_postgres() {
+                super::$name(House::postgres().await).await;
+            }
+        }
+    };
+}
 
 /// A stream that begins with the first event and soon forgets which messages it has.
 fn forgetful() -> StreamSettings {
@@ -69,10 +93,9 @@ async fn a_new_stream_begins_now_or_with_the_first_event() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t7_one_server_publishes_at_a_time_and_the_next_one_goes_on() {
+on_every_store!(t7_one_server_publishes_at_a_time_and_the_next_one_goes_on);
+async fn t7_one_server_publishes_at_a_time_and_the_next_one_goes_on(house: House) {
     let nats = Nats::start().unwrap();
-    let house = House::new().await;
     let first = house.server(streaming_by(&nats, from_the_first())).await;
     work(&first);
     publishes(&first).await;
@@ -95,6 +118,49 @@ async fn t7_one_server_publishes_at_a_time_and_the_next_one_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t1_an_event_that_commits_late_is_held_for_and_not_lost() {
+    let nats = Nats::start().unwrap();
+    let house = House::postgres().await;
+    let Place::Database(database) = &house.place else {
+        return;
+    };
+    let runtime = house.server(streaming_by(&nats, from_the_first())).await;
+    work(&runtime);
+    complete(&runtime, 1).await;
+    let published = sees_everything(&nats, &*house.store).await;
+    let (writer, connection) = tokio_postgres::connect(&database.config(), tokio_postgres::NoTls)
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    // A writer takes its place in the log, and stays there.
+    writer.batch_execute("BEGIN").await.unwrap();
+    writer.batch_execute(STRAGGLER).await.unwrap();
+    complete(&runtime, 5).await;
+    until("somebody says that the log is held back", || async {
+        runtime.stream_status().await.unwrap().horizon_age_ms > 0
+    })
+    .await;
+    assert_eq!(read(&nats).await.1, published, "nothing overtakes it");
+    writer.batch_execute("COMMIT").await.unwrap();
+    until("the log is whole", || async {
+        let lag = house.store.feed_lag(FeedPosition::default()).await.unwrap();
+        lag.held_back_since.is_none()
+    })
+    .await;
+    let all = expected(&*house.store).await;
+    assert!(all.keys().any(|id| id.ends_with(":999")), "{:?}", all.keys());
+    sees_everything(&nats, &*house.store).await;
+}
+
+/// One more event of some execution, by a transaction that is still open.
+const STRAGGLER: &str = "INSERT INTO noetl.event
+    (execution_id, event_id, seq, event_type, status, tenant_id, organization_id, event_time,
+     created_at, ingest_time, schema_version, chain)
+    SELECT execution_id, event_id + 1, 999, event_type, status, tenant_id, organization_id,
+     event_time, created_at, ingest_time, schema_version, chain
+    FROM noetl.event ORDER BY event_id DESC LIMIT 1";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t7_a_publisher_that_was_replaced_moves_nothing() {
     let nats = Nats::start().unwrap();
     let house = House::new().await;
@@ -115,11 +181,10 @@ async fn t7_a_publisher_that_was_replaced_moves_nothing() {
     assert!(!house.store.move_stream(stale, back).await.unwrap());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t12_a_broker_that_comes_late_gets_everything_and_nobody_waited_for_it() {
+on_every_store!(t12_a_broker_that_comes_late_gets_everything_and_nobody_waited_for_it);
+async fn t12_a_broker_that_comes_late_gets_everything_and_nobody_waited_for_it(house: House) {
     let mut nats = Nats::start().unwrap();
     nats.kill().unwrap();
-    let house = House::new().await;
     let runtime = house.server(streaming_by(&nats, from_the_first())).await;
     work(&runtime);
     complete(&runtime, 30).await;
@@ -136,10 +201,9 @@ async fn t12_a_broker_that_comes_late_gets_everything_and_nobody_waited_for_it()
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t10_nothing_is_lost_when_broker_and_publishers_are_killed_in_the_middle() {
+on_every_store!(t10_nothing_is_lost_when_broker_and_publishers_are_killed_in_the_middle);
+async fn t10_nothing_is_lost_when_broker_and_publishers_are_killed_in_the_middle(house: House) {
     let mut nats = Nats::start().unwrap();
-    let house = House::new().await;
     for _ in 0..3 {
         let runtime = house.server(streaming_by(&nats, from_the_first())).await;
         work(&runtime);
@@ -160,10 +224,9 @@ async fn t10_nothing_is_lost_when_broker_and_publishers_are_killed_in_the_middle
     sees_everything(&nats, &*house.store).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn t11_a_stream_that_was_wiped_is_made_anew_from_the_log() {
+on_every_store!(t11_a_stream_that_was_wiped_is_made_anew_from_the_log);
+async fn t11_a_stream_that_was_wiped_is_made_anew_from_the_log(house: House) {
     let mut nats = Nats::start().unwrap();
-    let house = House::new().await;
     let runtime = house.server(streaming_by(&nats, from_the_first())).await;
     work(&runtime);
     complete(&runtime, 30).await;
