@@ -130,3 +130,11 @@ pub const POOL_STATUS: &str = "/api/pool/status";
 pub const THREADS: &str = "/api/threads";
 /// Its profiler.
 pub const PROFILER: &str = "/api/profiler/{*what}";
+/// Where the stream of all events stands.
+pub const STREAM_STATUS: &str = "/api/stream/status";
+/// The feed of all events.
+pub const STREAM_FEED: &str = "/api/stream/feed";
+/// An event as the stream carries it.
+pub const STREAM_EVENT: &str = "/api/stream/events/{execution_id}/{seq}";
+/// Has the whole log published again.
+pub const STREAM_REBUILD: &str = "/api/internal/stream/rebuild";

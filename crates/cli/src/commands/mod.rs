@@ -8,4 +8,5 @@ pub(crate) mod graph;
 pub(crate) mod run;
 pub(crate) mod schema;
 pub(crate) mod serve;
+pub(crate) mod stream;
 pub(crate) mod worker;

@@ -18,8 +18,8 @@ use tokio_util::sync::CancellationToken;
 use super::access::{Access, Caller, Rules, Scope, gate};
 use super::failure::Failure;
 use super::handlers::{
-    catalog, classic, commands, execute, executions, health, results, signals, streams, system,
-    vars, workers,
+    catalog, classic, commands, execute, executions, health, results, signals, stream, streams,
+    system, vars, workers,
 };
 use super::settings::HttpSettings;
 use crate::metrics::Metrics;
@@ -75,6 +75,7 @@ pub(super) fn router(
     let routes = steering_routes(routes);
     let routes = catalog_routes(routes);
     let routes = system_routes(routes);
+    let routes = stream_routes(routes);
     let routes = worker_routes(routes);
     let routes = classic_routes(routes);
     routes.finish(app)
@@ -228,6 +229,14 @@ fn system_routes(routes: Routes) -> Routes {
             paths::CATALOG_GENERATE_AI,
             system::not_supported,
         )
+}
+
+fn stream_routes(routes: Routes) -> Routes {
+    routes
+        .add(EXEC_READ, GET, paths::STREAM_STATUS, stream::status)
+        .add(EXEC_READ, GET, paths::STREAM_FEED, stream::feed)
+        .add(EXEC_READ, GET, paths::STREAM_EVENT, stream::event)
+        .add(ADMIN, POST, paths::STREAM_REBUILD, stream::rebuild)
 }
 
 fn classic_routes(routes: Routes) -> Routes {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use noetl_api::health::Ready;
+use noetl_api::health::{Health, Ready};
 use noetl_types::{ExecutionId, Text};
 
 use crate::runtime::{Runtime, RuntimeError};
@@ -19,7 +19,18 @@ impl Runtime {
         } else {
             Err("the lease of the machine id has run out".into())
         };
-        Ready::of([("store", store), ("machine_id", machine_id)])
+        let ready = Ready::of([("store", store), ("machine_id", machine_id)]);
+        // Everything goes on without these, a little later.
+        let beside = [
+            ("nats", self.messaging_trouble()),
+            ("stream", self.stream_health()),
+        ];
+        beside
+            .into_iter()
+            .fold(ready, |ready, (name, found)| match found {
+                Some(found) => ready.and(name, Health::Degraded, found),
+                None => ready,
+            })
     }
 
     async fn store_answers(&self) -> Result<(), Text> {

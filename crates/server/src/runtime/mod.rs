@@ -14,6 +14,7 @@ mod errands;
 mod error;
 mod ids;
 mod leases;
+mod messaging;
 mod outcome;
 mod repeat;
 mod reports;
@@ -23,6 +24,7 @@ mod signals;
 mod slots;
 mod start;
 mod steer;
+mod stream;
 mod worker_api;
 
 use std::sync::Arc;
@@ -35,7 +37,8 @@ use noetl_store::{
     Append, AppendRefused, Appended, CatalogEntry, CatalogKey, Execution, LogPage, Store,
 };
 use noetl_types::id::Id;
-use noetl_types::{CatalogId, ErrorCode, ExecutionId, TenantId, Timestamp, Version};
+use noetl_types::{CatalogId, ErrorCode, ExecutionId, TenantId, Text, Timestamp, Version};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -50,9 +53,12 @@ use driver::Driver;
 pub use error::RuntimeError;
 pub(crate) use error::causes;
 use ids::Ids;
+use messaging::Messaging;
+pub use messaging::NatsSettings;
 pub(crate) use outcome::Outcome;
 pub use settings::Settings;
 pub(crate) use start::catalog_key;
+pub use stream::StreamSettings;
 
 /// Drives executions on a store. A clone is another handle of the same.
 #[derive(Clone)]
@@ -77,6 +83,12 @@ struct Core {
     opened_at: Timestamp,
     alarms: Alarms,
     metrics: Arc<Metrics>,
+    /// The way to other processes, where there is one.
+    messaging: Option<Messaging>,
+    /// Changes with every append of this process.
+    appended: watch::Sender<u64>,
+    /// What this process is called among servers.
+    instance: Text,
     tasks: TaskTracker,
     shutdown: CancellationToken,
 }
@@ -99,9 +111,21 @@ impl Runtime {
         settings: Settings,
     ) -> Result<Self, RuntimeError> {
         let instance = u64::from_be_bytes(entropy::bytes(&*chance));
-        let owner = format!("{}-{instance:016x}", settings.server_name);
+        let instance = Text::from(format!("{}-{instance:016x}", settings.server_name));
         let now = clock.now();
-        let ids = Ids::lease(Arc::clone(&store), owner.into(), settings.machine_id, now).await?;
+        let ids = Ids::lease(
+            Arc::clone(&store),
+            instance.clone(),
+            settings.machine_id,
+            now,
+        )
+        .await?;
+        let (messaging, notices) = match &settings.nats {
+            Some(nats) => Messaging::open(nats)
+                .await
+                .map(|(messaging, notices)| (Some(messaging), Some(notices)))?,
+            None => (None, None),
+        };
         let core = Arc::new(Core {
             store,
             clock,
@@ -117,10 +141,16 @@ impl Runtime {
             opened_at: now,
             alarms: Alarms::default(),
             metrics: Arc::default(),
+            messaging,
+            appended: watch::Sender::new(0),
+            instance,
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
         });
         core.work_in_background();
+        if let Some(notices) = notices {
+            core.work_with_others(notices);
+        }
         Ok(Self { core })
     }
 
@@ -171,6 +201,12 @@ impl Runtime {
     /// Whether ids can be made.
     pub(crate) fn has_machine_id(&self) -> bool {
         self.core.ids.is_usable(self.now())
+    }
+
+    /// What is wrong with the way to other processes, where there is one.
+    pub(crate) fn messaging_trouble(&self) -> Option<Result<(), Text>> {
+        let messaging = self.core.messaging.as_ref()?;
+        Some(messaging.trouble().map_or(Ok(()), Err))
     }
 
     /// What an execution has come to, with its definition; nothing where there is none.

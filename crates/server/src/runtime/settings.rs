@@ -2,6 +2,8 @@
 
 use noetl_types::{JsonMap, MachineId, Millis, Text};
 
+use super::messaging::NatsSettings;
+
 /// How executions are driven.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -25,8 +27,12 @@ pub struct Settings {
     pub cached_executions: usize,
     /// How many events a log grows by, at least, before its state is stored beside it.
     pub snapshot_every: u32,
+    /// How often the store is asked for what has run out, has come due or was left by others.
+    pub sweep: Millis,
     /// The environment that playbooks may read.
     pub env: JsonMap,
+    /// How other processes are reached by NATS; not at all where absent.
+    pub nats: Option<NatsSettings>,
 }
 
 impl Default for Settings {
@@ -42,7 +48,9 @@ impl Default for Settings {
             shard_index: 0,
             cached_executions: 20_000,
             snapshot_every: 500,
+            sweep: Millis::from_secs(1),
             env: JsonMap::new(),
+            nats: None,
         }
     }
 }

@@ -8,6 +8,7 @@ pub(super) mod executions;
 pub(super) mod health;
 pub(super) mod results;
 pub(super) mod signals;
+pub(super) mod stream;
 pub(super) mod streams;
 pub(super) mod system;
 pub(super) mod vars;

@@ -391,7 +391,8 @@ impl Draft {
 
     async fn write(mut self, core: &Arc<Core>) -> Written {
         let offers = self.offers();
-        let grants = Grants::assign(core, &mut self.changes, &offers, self.now);
+        let whose = (self.live.header.execution_id, self.now);
+        let grants = Grants::assign(core, &mut self.changes, &offers, whose);
         let append = self.append();
         let outcome = self.events.iter().rev().find_map(Outcome::of);
         let counted: Vec<_> = append.events.iter().map(EventLabels::of).collect();
@@ -496,6 +497,8 @@ impl Draft {
         core.alarms.set(execution_id, self.armed);
         core.run_errands(execution_id, self.beyond.into_owed());
         core.followers.tell(execution_id, version, outcome.clone());
+        core.appended
+            .send_modify(|count| *count = count.wrapping_add(1));
         for (index, decided) in self.decided.into_iter().enumerate() {
             let reply = Reply {
                 before: None,
