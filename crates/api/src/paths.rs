@@ -22,6 +22,8 @@ pub const EXECUTION_EVENTS: &str = "/api/executions/{execution_id}/events";
 pub const CREDENTIALS: &str = "/api/credentials";
 /// A credential, by its id or its name.
 pub const CREDENTIAL: &str = "/api/credentials/{credential}";
+/// All events as they are committed.
+pub const EVENTS_STREAM: &str = "/api/events/stream";
 /// The log of a run as it grows.
 pub const EXECUTION_EVENTS_STREAM: &str = "/api/executions/{execution_id}/events/stream";
 /// Ends a run.

@@ -102,6 +102,7 @@ fn user_routes(routes: Routes) -> Routes {
             paths::EXECUTION_EVENTS_STREAM,
             streams::execution,
         )
+        .add(EXEC_READ, GET, paths::EVENTS_STREAM, streams::all)
         .add(EXEC_RUN, POST, paths::EXECUTION_CANCEL, execute::cancel)
         .add(READ_OR_WORK, GET, paths::RESULT_RESOLVE, results::resolve)
         .add(EXEC_READ, GET, paths::POOLS, workers::pools)

@@ -1,9 +1,13 @@
-//! Follows the log of an execution as it grows.
+//! Follows the log as it grows: that of one execution, or all of them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use noetl_api::execution::EventView;
-use noetl_types::{EventName, ExecutionId, Version};
+use noetl_store::FeedLimit;
+use noetl_types::{
+    EventName, ExecutionId, FeedPosition, PlaybookPath, StoredEvent, TenantId, Version,
+};
 
 use super::events::view;
 use crate::runtime::{Runtime, RuntimeError};
@@ -58,7 +62,7 @@ impl Follower {
                 .await?;
             if let Some(last) = events.last() {
                 self.after = last.record.seq.into();
-                let ends = |event: &noetl_types::StoredEvent| matches!(&event.record.event.event_type, EventName::Known(known) if known.is_terminal());
+                let ends = |event: &StoredEvent| matches!(&event.record.event.event_type, EventName::Known(known) if known.is_terminal());
                 self.has_ended |= events.iter().any(ends);
                 return Ok(Some(events.into_iter().map(view).collect()));
             }
@@ -72,5 +76,101 @@ impl Follower {
             let told = following.past(self.after);
             drop(tokio::time::timeout(left.min(LOOK_EVERY), told).await);
         }
+    }
+}
+
+/// Which events of all are wanted.
+#[derive(Debug, Clone)]
+pub(crate) struct FeedWish {
+    /// Whose they are.
+    pub(crate) tenant_id: TenantId,
+    pub(crate) event_type: Option<EventName>,
+    pub(crate) execution_id: Option<ExecutionId>,
+    /// Only those of executions of this playbook.
+    pub(crate) path: Option<PlaybookPath>,
+}
+
+/// Executions whose playbook is remembered while their events go by.
+const MOST_PATHS: usize = 4_096;
+
+/// Tells every event once, in the order in which they were committed.
+pub(crate) struct FeedFollower {
+    runtime: Runtime,
+    wish: FeedWish,
+    after: FeedPosition,
+    /// Which executions are of the playbook that is wanted.
+    wanted: BTreeMap<ExecutionId, bool>,
+}
+
+impl Runtime {
+    /// Follows all events from behind a place, or from now on.
+    pub(crate) async fn follow_all(
+        &self,
+        wish: FeedWish,
+        after: Option<FeedPosition>,
+    ) -> Result<FeedFollower, RuntimeError> {
+        let after = match after {
+            Some(after) => after,
+            None => self.end_of_feed().await?,
+        };
+        Ok(FeedFollower {
+            runtime: self.clone(),
+            wish,
+            after,
+            wanted: BTreeMap::new(),
+        })
+    }
+}
+
+impl FeedFollower {
+    /// The events that come next, each with the place to resume from; none where nothing that is
+    /// wanted happens for so long.
+    pub(crate) async fn next(
+        &mut self,
+        patience: Duration,
+    ) -> Result<Vec<(FeedPosition, EventView)>, RuntimeError> {
+        let deadline = tokio::time::Instant::now() + patience;
+        let limit = FeedLimit::clamped(u32::try_from(CHUNK).unwrap_or(u32::MAX));
+        loop {
+            let left = deadline.saturating_duration_since(tokio::time::Instant::now());
+            let batch = self.runtime.wait_for_feed(self.after, limit, left).await?;
+            let mut told = Vec::new();
+            for event in batch.events {
+                if self.is_wanted(&event).await? {
+                    told.push((event.feed, view(event)));
+                }
+            }
+            self.after = batch.next;
+            if !told.is_empty() || left.is_zero() {
+                return Ok(told);
+            }
+        }
+    }
+
+    async fn is_wanted(&mut self, stored: &StoredEvent) -> Result<bool, RuntimeError> {
+        let (wish, event) = (&self.wish, &stored.record.event);
+        let id = event.execution_id;
+        if event.tenant_id != wish.tenant_id
+            || wish.execution_id.is_some_and(|wanted| wanted != id)
+            || wish
+                .event_type
+                .as_ref()
+                .is_some_and(|wanted| *wanted != event.event_type)
+        {
+            return Ok(false);
+        }
+        let Some(path) = &wish.path else {
+            return Ok(true);
+        };
+        if let Some(known) = self.wanted.get(&id) {
+            return Ok(*known);
+        }
+        let row = self.runtime.store().execution(id).await?;
+        let is_wanted = row.is_some_and(|row| row.facts.path.as_ref() == Some(path));
+        if self.wanted.len() >= MOST_PATHS {
+            self.wanted.pop_first();
+        }
+        self.wanted.insert(id, is_wanted);
+        Ok(is_wanted)
     }
 }

@@ -27,4 +27,4 @@ mod ui_schema;
 mod vars;
 mod workers;
 
-pub(crate) use follow::Follower;
+pub(crate) use follow::{FeedFollower, FeedWish, Follower};

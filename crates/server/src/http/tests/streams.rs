@@ -2,6 +2,7 @@
 
 use axum::body::Body;
 use axum::http::Method;
+use futures_util::StreamExt as _;
 use noetl_types::ErrorCode;
 use serde_json::Value;
 
@@ -92,4 +93,89 @@ async fn scripts_get_lines() {
     });
     let count = told.text.lines().count();
     assert!(seqs.eq(1..=i64::try_from(count).unwrap()));
+}
+
+/// Reads a live answer until it has told so many events.
+async fn frames(
+    house: &House,
+    path: &str,
+    last: Option<&str>,
+    wanted: usize,
+) -> Vec<(String, Value)> {
+    let mut request = request(Method::GET, path, Body::empty());
+    if let Some(last) = last {
+        let headers = request.headers_mut();
+        headers.insert("last-event-id", last.parse().unwrap());
+    }
+    let response = house.front.answer(super::peer(), request).await;
+    let mut body = response.into_body().into_data_stream();
+    let mut text = String::new();
+    loop {
+        let whole = text.rsplit_once("\n\n").map_or("", |(whole, _)| whole);
+        let found: Vec<_> = whole
+            .split("\n\n")
+            .filter_map(|frame| {
+                let line = |name: &str| frame.lines().find_map(|line| line.strip_prefix(name));
+                let id = line("id: ")?.to_owned();
+                Some((id, serde_json::from_str(line("data: ")?).unwrap()))
+            })
+            .collect();
+        if found.len() >= wanted {
+            return found;
+        }
+        let bytes = body.next().await.unwrap().unwrap();
+        text.push_str(str::from_utf8(&bytes).unwrap());
+    }
+}
+
+#[tokio::test]
+async fn all_runs_are_followed_and_resumed_behind_any_event() {
+    let house = house().await;
+    let start = "0.0";
+    let (first, second) = (house.finished().await, house.finished().await);
+    let length = |id: &str| {
+        let path = format!("/api/executions/{id}/events?limit=500");
+        async {
+            house
+                .get(&{ path })
+                .await
+                .at("/events")
+                .as_array()
+                .unwrap()
+                .len()
+        }
+    };
+    let total = length(&first).await + length(&second).await;
+    let all = frames(&house, "/api/events/stream", Some(start), total).await;
+    assert_eq!(all.len(), total);
+    for at in [1, total / 2, total - 1] {
+        let rest = frames(
+            &house,
+            "/api/events/stream",
+            Some(&all[at - 1].0),
+            total - at,
+        )
+        .await;
+        assert_eq!(rest, all[at..]);
+    }
+    let path = format!("/api/events/stream?execution_id={second}&type=playbook.completed");
+    let one = frames(&house, &path, Some(start), 1).await;
+    assert_eq!(one[0].1["execution_id"], second);
+    let path = "/api/events/stream?path=demo/two&type=playbook.started";
+    assert_eq!(frames(&house, path, Some(start), 2).await.len(), 2);
+}
+
+#[tokio::test]
+async fn without_a_place_only_what_comes_is_told() {
+    let house = house().await;
+    house.finished().await;
+    let (told, ()) = tokio::join!(
+        frames(&house, "/api/events/stream?type=playbook.started", None, 1),
+        async {
+            house.started().await;
+        }
+    );
+    assert_eq!(told.len(), 1);
+    let wrong = house.get("/api/events/stream?last_event_id=x").await;
+    wrong.is_problem(ErrorCode::BadQuery);
 }

@@ -142,6 +142,16 @@ impl Runtime {
         Ok(lag.end)
     }
 
+    /// Some of all events behind a place. Where there is nothing yet, it waits for a while.
+    pub(crate) async fn wait_for_feed(
+        &self,
+        after: FeedPosition,
+        limit: FeedLimit,
+        patience: Duration,
+    ) -> Result<noetl_store::FeedBatch, RuntimeError> {
+        self.core.wait_for_feed(after, limit, patience).await
+    }
+
     /// The feed of all events behind a place, which a caller resumes from where the last answer says.
     /// Where there is nothing yet, it waits for a while.
     pub async fn feed(
