@@ -29,6 +29,7 @@ mod outlets;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod project;
+mod retention;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod row;
 mod seal;
@@ -37,6 +38,7 @@ pub mod sqlite;
 mod store;
 #[cfg(test)]
 mod suite;
+mod upkeep;
 
 pub use commons::Commons;
 pub use credentials::Credentials;
@@ -47,6 +49,8 @@ pub use outlets::Outlets;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresStore;
 pub use project::project;
+pub use retention::{LogDamage, purge, verify_log, verify_logs};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
 pub use store::Store;
+pub use upkeep::Upkeep;

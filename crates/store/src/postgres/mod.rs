@@ -18,11 +18,13 @@ mod pool;
 mod query;
 mod queue;
 mod record;
+mod retention;
 mod shared;
 mod sharing;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 mod writer;
 
 use std::path::PathBuf;
