@@ -4,6 +4,7 @@
 //! before has left it.
 
 mod names;
+pub(crate) mod output;
 mod retry;
 mod run;
 
@@ -61,6 +62,8 @@ pub(crate) struct Progress {
     results: JsonMap,
     /// The data of the task that ran last.
     previous: Option<Json>,
+    /// The data of all runs that went well, by label, where they are put together.
+    runs: BTreeMap<Arc<str>, Vec<Json>>,
     visits: BTreeMap<Arc<str>, u64>,
     task_runs: u64,
 }
