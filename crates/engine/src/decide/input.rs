@@ -38,6 +38,8 @@ pub enum Input {
     Resume(Steering),
     /// Somebody ends it.
     Cancel(Steering),
+    /// The same, but the runs that it waits for go on.
+    CancelAlone(Steering),
     /// A slot that was wanted is there.
     SlotGranted(SlotGrant),
     /// Somebody asks which slots it waits for.
