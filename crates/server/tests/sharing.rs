@@ -380,7 +380,9 @@ async fn cancelling_cascades_to_the_last_run_below_or_not_at_all() {
     let cancel = house.runtime.cancel(run, None, alone);
     assert_eq!(cancel.await.unwrap().cancelled_executions, [run]);
     // What goes on comes to its own end.
-    let sent = house.runtime.signal(lowest, None, signal("go", None, 1));
+    let sent = house
+        .runtime
+        .signal(lowest, None, signal("go", Some("k"), 1));
     assert!(sent.await.unwrap().delivered);
     assert_eq!(house.ended(middle).await.status, ExecutionStatus::Completed);
     house.settled().await;

@@ -7,7 +7,7 @@ use noetl_playbook::gather;
 use noetl_playbook::graph::StepIndex;
 use noetl_types::{EventId, Json, TaskError};
 
-use super::draft::Draft;
+use super::draft::{Draft, Trouble};
 use super::exit::{self, Success};
 use super::routing::Route;
 use super::{Refused, failure, issue};
@@ -33,9 +33,10 @@ pub(super) fn go_on(draft: &mut Draft<'_>, step: StepIndex, cause: EventId) -> R
     if let Some(error) = fatal(draft, step, looping) {
         failure::fail(draft, step, error)
     } else if looping.is_complete() {
-        match gathered(draft, step, looping)? {
+        match gathered(draft, step, looping) {
             Ok(whole) => finish(draft, step, whole),
-            Err(error) => failure::fail(draft, step, error),
+            Err(Trouble::Refused(refused)) => Err(refused),
+            Err(Trouble::Failed(error)) => failure::fail(draft, step, *error),
         }
     } else {
         // The run fails elsewhere, so the rest can never be issued.
@@ -71,15 +72,18 @@ fn fatal(draft: &Draft<'_>, step: StepIndex, looping: &LoopState) -> Option<Task
     })
 }
 
+/// Data that was put together, with its name.
+type Whole = (Arc<str>, Json);
+
 /// The data of the iterations put together, under its name, where the playbook wants that.
 fn gathered(
     draft: &Draft<'_>,
     step: StepIndex,
     looping: &LoopState,
-) -> Result<Result<Option<(Arc<str>, Json)>, TaskError>, Refused> {
+) -> Result<Option<Whole>, Trouble> {
     let output = draft.plan.model(step).output.iter();
     let Some(spec) = gather::accumulation(output) else {
-        return Ok(Ok(None));
+        return Ok(None);
     };
     let mut whole = None;
     for index in 0..looping.iterations {
@@ -88,24 +92,17 @@ fn gathered(
             Some(Data::Inline(value)) => value.clone(),
             Some(Data::External(reference)) => match draft.vault().get(reference) {
                 Some(value) => value,
-                None => return Err(Refused::NeedsPayload(reference.uri().into())),
+                None => return Err(Refused::NeedsPayload(reference.uri().into()).into()),
             },
         };
-        whole = match spec.add(whole, &part) {
-            Ok(whole) => Some(whole),
-            Err(error) => return Ok(Err(error)),
-        };
+        whole = Some(spec.add(whole, &part)?);
     }
     let whole = whole.unwrap_or_else(|| spec.nothing());
-    Ok(Ok(Some((spec.name_in_loop(), whole))))
+    Ok(Some((spec.name_in_loop(), whole)))
 }
 
 /// Every iteration has ended: the loop is done.
-fn finish(
-    draft: &mut Draft<'_>,
-    step: StepIndex,
-    whole: Option<(Arc<str>, Json)>,
-) -> Result<(), Refused> {
+fn finish(draft: &mut Draft<'_>, step: StepIndex, whole: Option<Whole>) -> Result<(), Refused> {
     let run = draft.run(step)?;
     let Work::Loop(looping) = &run.work else {
         return Ok(());
