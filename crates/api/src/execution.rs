@@ -194,6 +194,9 @@ pub struct CancelRequest {
     /// Why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<Text>,
+    /// Whether the runs that it waits for are ended too, as they are where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cascade: Option<bool>,
 }
 
 /// A run was ended.

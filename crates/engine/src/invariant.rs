@@ -127,7 +127,9 @@ pub fn settled(state: &State, plan: &Plan) -> Result<(), Violation> {
         LifeStage::Running | LifeStage::Failing | LifeStage::Ending => {
             let mut runs = state.runs();
             let all_wait = runs.all(|(_, run)| run.open > 0);
-            let is_waiting = state.runs().next().is_some() || waits_for_slot(state, plan);
+            let is_early = state.start_time().is_some();
+            let is_waiting =
+                is_early || state.runs().next().is_some() || waits_for_slot(state, plan);
             if is_waiting && all_wait {
                 Ok(())
             } else {

@@ -11,6 +11,7 @@ use noetl_types::{ByteSize, ExecutionId, Json, JsonMap, ResultId, StepName, sha2
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use noetl_playbook::bounds::size_within;
+use noetl_playbook::model::{OutputSelect, OutputSpec};
 
 /// Bytes of data that stay in the log unless a playbook says otherwise.
 pub const INLINE_MAX: ByteSize = ByteSize::from_kib(64);
@@ -107,6 +108,7 @@ impl NewPayload {
         name: StepName,
         result_id: ResultId,
         content: Json,
+        readable: &Readable,
     ) -> Self {
         let bytes = to_canonical(&content);
         let tier = if bytes.len() < KV_TIER_MAX {
@@ -121,7 +123,7 @@ impl NewPayload {
             ("bytes", Json::from(bytes.len())),
             ("sha256", Json::from(sha256(&bytes).to_string())),
             ("media_type", Json::from("application/json")),
-            ("extracted", extracted(&content)),
+            ("extracted", readable.extracted(&content)),
         ]);
         Self {
             reference: Reference(reference),
@@ -133,20 +135,73 @@ impl NewPayload {
     }
 }
 
-/// The small parts of a map, as they are: what a template finds there it would find in the data.
-fn extracted(content: &Json) -> Json {
-    let mut left = EXTRACTED_MAX;
-    let mut parts = JsonMap::new();
-    for (key, part) in content.as_map().into_iter().flatten() {
-        let Some(bytes) = size_within(part, EXTRACTED_PART_MAX) else {
-            continue;
-        };
-        if let Some(rest) = left.checked_sub(key.len() + bytes + 4) {
-            left = rest;
-            parts.insert(Arc::clone(key), part.clone());
+/// Which parts of data a reference tells, so that they are read without fetching the rest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Readable {
+    /// These before all others, whatever their size.
+    first: Vec<Arc<str>>,
+    /// Others up to this size.
+    part_max: usize,
+}
+
+impl Default for Readable {
+    fn default() -> Self {
+        Self {
+            first: Vec::new(),
+            part_max: EXTRACTED_PART_MAX,
         }
     }
-    Json::from(parts)
+}
+
+impl Readable {
+    /// What a playbook says of the data of a step.
+    pub(crate) fn of<'o>(outputs: impl Iterator<Item = &'o OutputSpec>) -> Self {
+        let mut readable = Self::default();
+        for output in outputs {
+            match &output.output_select {
+                None => {}
+                Some(OutputSelect::Names(names)) => readable.first.extend(names.iter().cloned()),
+                Some(OutputSelect::Threshold { threshold_kb, .. }) => {
+                    let bytes = threshold_kb.map(|kib| kib.saturating_mul(1024));
+                    let bytes = bytes.and_then(|bytes| usize::try_from(bytes).ok());
+                    readable.part_max = bytes.unwrap_or(EXTRACTED_MAX).min(EXTRACTED_MAX);
+                }
+            }
+            let aliases = output.select.iter().map(|select| &select.alias);
+            readable.first.extend(aliases.cloned());
+        }
+        readable
+    }
+
+    /// Parts of a map, as they are: what a template finds there it would find in the data.
+    fn extracted(&self, content: &Json) -> Json {
+        let mut left = EXTRACTED_MAX;
+        let mut parts = JsonMap::new();
+        let Some(map) = content.as_map() else {
+            return Json::from(parts);
+        };
+        let first = self.first.iter().filter_map(|name| map.get_key_value(name));
+        let first = first.map(|part| (part, EXTRACTED_MAX));
+        let others = map.iter().map(|part| (part, self.part_max));
+        for ((key, part), most) in first.chain(others) {
+            let is_text = matches!(part, Json::Str(_));
+            let most = if is_text {
+                most.min(EXTRACTED_PART_MAX)
+            } else {
+                most
+            };
+            let Some(bytes) = size_within(part, most) else {
+                continue;
+            };
+            if !parts.contains_key(key)
+                && let Some(rest) = left.checked_sub(key.len() + bytes + 4)
+            {
+                left = rest;
+                parts.insert(Arc::clone(key), part.clone());
+            }
+        }
+        Json::from(parts)
+    }
 }
 
 #[cfg(test)]
@@ -156,7 +211,8 @@ mod tests {
     fn payload(content: Json) -> NewPayload {
         let execution_id = ExecutionId::new(7).unwrap();
         let name = StepName::new("load").unwrap();
-        NewPayload::new(execution_id, name, ResultId::new(9).unwrap(), content)
+        let result_id = ResultId::new(9).unwrap();
+        NewPayload::new(execution_id, name, result_id, content, &Readable::default())
     }
 
     #[test]
@@ -187,6 +243,39 @@ mod tests {
         let extracted = payload.reference.as_json().get("extracted").unwrap();
         assert!(to_canonical(extracted).len() <= EXTRACTED_MAX);
         assert!(extracted.as_map().unwrap().len() > 10);
+    }
+
+    #[test]
+    fn what_a_playbook_names_is_extracted_first() {
+        let many = |size: usize| Json::list((0..size).map(Json::from));
+        let keys = (0..100).map(|key| (format!("a{key:03}"), Json::from("x".repeat(200))));
+        let keys = keys.chain([
+            ("z_rows".to_owned(), many(300)),
+            ("z_all".to_owned(), many(5000)),
+        ]);
+        let content = Json::object(keys.map(|(key, value)| (Arc::from(key), value)));
+        let names = |content: &Json, readable: &Readable| -> Vec<Arc<str>> {
+            let extracted = readable.extracted(content);
+            assert!(to_canonical(&extracted).len() <= EXTRACTED_MAX);
+            extracted.as_map().unwrap().keys().cloned().collect()
+        };
+        let plain = names(&content, &Readable::default());
+        assert!(!plain.contains(&"z_rows".into()), "{plain:?}");
+        let spec = |select| OutputSpec {
+            output_select: Some(select),
+            ..OutputSpec::default()
+        };
+        let named = OutputSelect::Names(vec!["z_rows".into(), "z_all".into(), "gone".into()]);
+        let named = names(&content, &Readable::of([spec(named)].iter()));
+        assert!(named.contains(&"z_rows".into()), "{named:?}");
+        assert!(!named.contains(&"z_all".into()), "it is too large");
+        let content = Json::object([("rows", many(300)), ("all", many(5000))]);
+        let threshold = OutputSelect::Threshold {
+            strategy: "size_threshold".into(),
+            threshold_kb: Some(2),
+        };
+        let fitting = names(&content, &Readable::of([spec(threshold)].iter()));
+        assert_eq!(fitting, [Arc::from("rows")]);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 pub mod bounds;
 pub mod carried;
 pub mod diag;
+pub mod gather;
 pub mod graph;
 pub mod model;
 pub mod paths;

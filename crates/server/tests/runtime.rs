@@ -16,13 +16,13 @@ use noetl_api::command::{
 };
 use noetl_api::execute::{ExecuteRequest, Outcome};
 use noetl_api::execution::CancelRequest;
-use noetl_server::{Runtime, Settings, SystemClock};
+use noetl_server::{Clock as _, Runtime, Settings, SystemClock};
 use noetl_store::faulty::{Fault, FaultyStore, Method};
-use noetl_store::{Commons as _, MemoryStore, NewCatalogEntry, SlotState, Store};
+use noetl_store::{Commons as _, LogPage, MemoryStore, NewCatalogEntry, SlotState, Store};
 use noetl_types::limits::LeaseBatch;
 use noetl_types::{
-    CatalogId, ErrorCode, ExecutionId, ExecutionStatus, Json, Millis, PlaybookPath, PoolName,
-    TenantId, Timestamp, WorkerId, sha256,
+    CatalogId, ErrorCode, EventType, ExecutionId, ExecutionStatus, Json, Millis, PlaybookPath,
+    PoolName, TenantId, Timestamp, Version, WorkerId, sha256,
 };
 
 /// Long enough for anything that ends at all.
@@ -285,6 +285,54 @@ async fn a_stranger_is_fenced_off() {
         .await
         .unwrap();
     assert_eq!(answer.results[0].status, ReportVerdict::Accepted);
+}
+
+/// A run that is to begin later is there, and begins on whichever server is there by then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_begins_at_its_time_on_another_server() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let first = house_on(Arc::clone(&store), Settings::default()).await;
+    first
+        .register("one", "workflow:\n  - {step: a, tool: {kind: noop}}\n")
+        .await;
+    let start_at = SystemClock.now().saturating_add(Millis::from_ms(300));
+    let wish = |start_at| ExecuteRequest {
+        path: Some(PlaybookPath::new("one").unwrap()),
+        start_at: Some(start_at),
+        ..ExecuteRequest::default()
+    };
+    let begun = first
+        .runtime
+        .execute(wish(start_at))
+        .await
+        .expect("started");
+    assert_eq!(begun.commands_generated, 0);
+    let hour = Millis::from_secs(3600);
+    let later = wish(start_at.saturating_add(hour));
+    let later = first.runtime.execute(later).await.expect("started");
+    drop(first);
+    let second = house_on(Arc::clone(&store), Settings::default()).await;
+    let working = second.worker("w1");
+    let patience = Duration::from_millis(LONG);
+    let end = second.runtime.wait_for_end(begun.execution_id, patience);
+    let end = end.await.expect("known").expect("it ends");
+    assert_eq!(end.status, ExecutionStatus::Completed);
+    let log = store.events(begun.execution_id, Version::EMPTY, LogPage::MAX);
+    let log = log.await.expect("a log");
+    let entered = log.iter().map(|event| &event.record.event);
+    let mut entered =
+        entered.filter(|event| event.event_type.known() == Some(EventType::StepEnter));
+    assert!(entered.all(|event| event.event_time >= start_at));
+    // The other one waits, and can be called off.
+    let row = store.execution(later.execution_id).await.unwrap().unwrap();
+    assert_eq!(row.view.status, ExecutionStatus::Pending);
+    let cancel = CancelRequest::default();
+    let cancelled = second.runtime.cancel(later.execution_id, None, cancel);
+    assert_eq!(
+        cancelled.await.unwrap().cancelled_executions,
+        [later.execution_id]
+    );
+    working.abort();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -347,17 +347,45 @@ async fn cancelling_a_parent_cancels_the_child_that_it_waits_for() {
     house.register(1, "parent", PARENT).await;
     house.register(2, "child", WAIT).await;
     let run = house.start("parent").await;
-    let limit = noetl_types::limits::PageLimit::MAX;
-    let child = loop {
-        let children = house.store.open_children(run, None, limit).await.unwrap();
-        match children.first() {
-            Some(child) => break child.execution_id,
-            None => tokio::task::yield_now().await,
-        }
-    };
+    let child = house.child_of(run).await;
     let cancel = house.runtime.cancel(run, None, CancelRequest::default());
-    cancel.await.unwrap();
+    assert_eq!(cancel.await.unwrap().cancelled_executions, [run, child]);
     assert_eq!(house.ended(child).await.status, ExecutionStatus::Cancelled);
+    let again = house.runtime.cancel(run, None, CancelRequest::default());
+    assert_eq!(again.await.unwrap().cancelled_executions, []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cancelling_cascades_to_the_last_run_below_or_not_at_all() {
+    let house = house().await;
+    let top = PARENT.replace("child", "middle");
+    for (id, path, text) in [(1, "top", &*top), (2, "middle", PARENT), (3, "child", WAIT)] {
+        house.register(id, path, text).await;
+    }
+    let run = house.start("top").await;
+    let middle = house.child_of(run).await;
+    let lowest = house.child_of(middle).await;
+    let cancel = house.runtime.cancel(run, None, CancelRequest::default());
+    let cancelled = cancel.await.unwrap().cancelled_executions;
+    assert_eq!(cancelled, [run, middle, lowest]);
+    house.settled().await;
+
+    let run = house.start("top").await;
+    let middle = house.child_of(run).await;
+    let lowest = house.child_of(middle).await;
+    let alone = CancelRequest {
+        cascade: Some(false),
+        ..CancelRequest::default()
+    };
+    let cancel = house.runtime.cancel(run, None, alone);
+    assert_eq!(cancel.await.unwrap().cancelled_executions, [run]);
+    // What goes on comes to its own end.
+    let sent = house
+        .runtime
+        .signal(lowest, None, signal("go", Some("k"), 1));
+    assert!(sent.await.unwrap().delivered);
+    assert_eq!(house.ended(middle).await.status, ExecutionStatus::Completed);
+    house.settled().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -9,7 +9,6 @@ mod artifact;
 mod call;
 mod config;
 mod container;
-pub mod cursor;
 pub mod egress;
 mod http;
 mod lenient;

@@ -151,6 +151,7 @@ impl Host {
     ) -> Result<(), HostError> {
         let request = CancelRequest {
             reason: Some(reason.into()),
+            cascade: None,
         };
         let cancelled = match self {
             Self::Here(runtime) => runtime

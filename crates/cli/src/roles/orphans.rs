@@ -20,6 +20,7 @@ pub(crate) async fn bury(store: &dyn Store, runtime: &Runtime) -> Result<usize, 
         for execution_id in left_behind(store, status).await? {
             let request = CancelRequest {
                 reason: Some("the process that ran it is gone".into()),
+                cascade: None,
             };
             match runtime.cancel(execution_id, None, request).await {
                 Ok(_) => count += 1,

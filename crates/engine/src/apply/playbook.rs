@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use noetl_types::EventType;
+use noetl_playbook::graph::StepIndex;
+use noetl_types::{EventType, Timestamp};
 
 use super::{Misfit, Now};
 use crate::event::{Event, Started, Timeout};
@@ -47,6 +48,7 @@ impl State {
 
     pub(super) fn time_out(&mut self, now: &Now<'_>, timer: &Timeout) -> Result<(), Misfit> {
         match timer {
+            Timeout::Start => self.come_due(now.event.time),
             Timeout::Execution => Ok(()),
             Timeout::Step { step, run } => {
                 let step = self.legal_step(now, step)?;
@@ -56,5 +58,25 @@ impl State {
                 }
             }
         }
+    }
+
+    /// The time has come at which the run may enter its first step: all that counts from its
+    /// beginning counts from now.
+    fn come_due(&mut self, now: Timestamp) -> Result<(), Misfit> {
+        let Some(beginning) = self.beginning.as_mut() else {
+            return Err(Misfit::Contradiction("timer"));
+        };
+        let beginning = Arc::make_mut(beginning);
+        if beginning.started.start_at.take().is_none() {
+            return Err(Misfit::Contradiction("timer"));
+        }
+        beginning.at = now;
+        let waiting: Vec<StepIndex> = self.waiting.iter().collect();
+        for step in waiting {
+            if let Some(waiting) = self.step_mut(step).waiting.as_mut() {
+                waiting.since = now;
+            }
+        }
+        Ok(())
     }
 }

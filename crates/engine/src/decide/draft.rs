@@ -15,7 +15,7 @@ use super::{Beside, Decision, Errand, Moment, Refused, Verdict, cache};
 use crate::apply::{ApplyError, Misfit};
 use crate::cache::{CacheAnswer, CacheEntry, CacheHit, CacheKey, Caches, Origin};
 use crate::event::{Event, EventKind};
-use crate::payload::{Data, NewPayload, Reference};
+use crate::payload::{Data, NewPayload, Readable, Reference};
 use crate::plan::{Plan, StepPlan};
 use crate::slot::{SlotChange, SlotGrant, SlotHolder, SlotWant};
 use crate::state::{Closing, Life, Run, State};
@@ -396,7 +396,11 @@ impl<'d> Draft<'d> {
         value: Json,
     ) -> Result<Reference, Refused> {
         let result_id: ResultId = self.ids.mint(self.now.as_unix_ms())?;
-        let payload = NewPayload::new(execution_id, name.clone(), result_id, value);
+        let step = self.plan.find(name.as_str());
+        let readable = step.map(|step| &self.plan.step(step).readable);
+        let default = Readable::default();
+        let readable = readable.unwrap_or(&default);
+        let payload = NewPayload::new(execution_id, name.clone(), result_id, value, readable);
         let reference = payload.reference.clone();
         self.payloads.push(payload);
         Ok(reference)

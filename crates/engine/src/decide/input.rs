@@ -38,6 +38,8 @@ pub enum Input {
     Resume(Steering),
     /// Somebody ends it.
     Cancel(Steering),
+    /// The same, but the runs that it waits for go on.
+    CancelAlone(Steering),
     /// A slot that was wanted is there.
     SlotGranted(SlotGrant),
     /// Somebody asks which slots it waits for.
@@ -111,6 +113,8 @@ pub struct Start {
     pub execution_pool: Option<PoolName>,
     /// Its rank in the queue, where its caller gave one.
     pub priority: Option<i16>,
+    /// When its first step may be entered; at once where absent.
+    pub start_at: Option<Timestamp>,
     /// The address that workers report to.
     pub server_url: Option<Text>,
     /// The program that starts it.
@@ -141,6 +145,7 @@ impl Start {
             depth: 0,
             execution_pool: None,
             priority: None,
+            start_at: None,
             server_url: None,
             emitter: None,
             trace: None,

@@ -29,7 +29,8 @@ pub(super) fn enter_ready(draft: &mut Draft<'_>) -> Result<(), Refused> {
 /// can still lead to.
 fn next_to_enter(draft: &Draft<'_>) -> Option<StepIndex> {
     let (state, plan) = (&draft.state, draft.plan);
-    if state.is_failing() || state.is_paused() || state.is_ended() {
+    let is_early = state.start_time().is_some();
+    if is_early || state.is_failing() || state.is_paused() || state.is_ended() {
         return None;
     }
     let mut waiting: Vec<(u64, StepIndex)> = state

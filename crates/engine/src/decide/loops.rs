@@ -1,10 +1,13 @@
 //! Loops: issuing iterations, and what comes of them.
 
+use std::sync::Arc;
+
 use noetl_playbook::carried::with_data;
+use noetl_playbook::gather;
 use noetl_playbook::graph::StepIndex;
 use noetl_types::{EventId, Json, TaskError};
 
-use super::draft::Draft;
+use super::draft::{Draft, Trouble};
 use super::exit::{self, Success};
 use super::routing::Route;
 use super::{Refused, failure, issue};
@@ -30,7 +33,11 @@ pub(super) fn go_on(draft: &mut Draft<'_>, step: StepIndex, cause: EventId) -> R
     if let Some(error) = fatal(draft, step, looping) {
         failure::fail(draft, step, error)
     } else if looping.is_complete() {
-        finish(draft, step)
+        match gathered(draft, step, looping) {
+            Ok(whole) => finish(draft, step, whole),
+            Err(Trouble::Refused(refused)) => Err(refused),
+            Err(Trouble::Failed(error)) => failure::fail(draft, step, *error),
+        }
     } else {
         // The run fails elsewhere, so the rest can never be issued.
         exit::record(draft, step, StepEnd::Cancelled, &Route::default(), None)
@@ -65,8 +72,37 @@ fn fatal(draft: &Draft<'_>, step: StepIndex, looping: &LoopState) -> Option<Task
     })
 }
 
+/// Data that was put together, with its name.
+type Whole = (Arc<str>, Json);
+
+/// The data of the iterations put together, under its name, where the playbook wants that.
+fn gathered(
+    draft: &Draft<'_>,
+    step: StepIndex,
+    looping: &LoopState,
+) -> Result<Option<Whole>, Trouble> {
+    let output = draft.plan.model(step).output.iter();
+    let Some(spec) = gather::accumulation(output) else {
+        return Ok(None);
+    };
+    let mut whole = None;
+    for index in 0..looping.iterations {
+        let part = match looping.results.get(&index) {
+            None => continue,
+            Some(Data::Inline(value)) => value.clone(),
+            Some(Data::External(reference)) => match draft.vault().get(reference) {
+                Some(value) => value,
+                None => return Err(Refused::NeedsPayload(reference.uri().into()).into()),
+            },
+        };
+        whole = Some(spec.add(whole, &part)?);
+    }
+    let whole = whole.unwrap_or_else(|| spec.nothing());
+    Ok(Some((spec.name_in_loop(), whole)))
+}
+
 /// Every iteration has ended: the loop is done.
-fn finish(draft: &mut Draft<'_>, step: StepIndex) -> Result<(), Refused> {
+fn finish(draft: &mut Draft<'_>, step: StepIndex, whole: Option<Whole>) -> Result<(), Refused> {
     let run = draft.run(step)?;
     let Work::Loop(looping) = &run.work else {
         return Ok(());
@@ -82,7 +118,13 @@ fn finish(draft: &mut Draft<'_>, step: StepIndex) -> Result<(), Refused> {
         })
         .collect();
     let all_errors = (!errors.is_empty()).then(|| errors_json(&errors));
-    let data = loop_data(results(looping), stats_json(stats), all_errors);
+    let mut data = loop_data(results(looping), stats_json(stats), all_errors);
+    if let (Json::Map(map), Some((name, whole))) = (&mut data, whole) {
+        Arc::make_mut(map).entry(name).or_insert(whole);
+    }
+    if let Some(output) = &draft.plan.model(step).output {
+        gather::select(&output.select, &mut data);
+    }
     draft.emit(EventKind::LoopDone(Box::new(LoopDone {
         step: draft.name(step),
         run: number,

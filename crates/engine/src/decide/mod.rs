@@ -172,6 +172,7 @@ pub fn decide(
         Input::Pause(steering) => steer::pause(&mut draft, steering)?,
         Input::Resume(steering) => steer::resume(&mut draft, steering)?,
         Input::Cancel(steering) => steer::cancel(&mut draft, steering)?,
+        Input::CancelAlone(steering) => steer::cancel_alone(&mut draft, steering)?,
         Input::SlotGranted(grant) => slots::granted(&mut draft, grant)?,
         Input::SlotsAsked => slots::asked(&mut draft)?,
         Input::Finalize(finalize) => steer::finalize(&mut draft, *finalize)?,

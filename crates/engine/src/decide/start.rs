@@ -198,6 +198,7 @@ fn started(start: Start, workload: Data, priority: Option<i16>) -> Started {
         execution_pool: start.execution_pool,
         priority,
         concurrency: None,
+        start_at: start.start_at,
         server_url: start.server_url,
         emitter: start.emitter,
         trace: start.trace,

@@ -5,7 +5,9 @@ use noetl_types::{CommandId, Json};
 
 use super::draft::Draft;
 use super::routing::Route;
-use super::{Beside, Finalize, Refused, Verdict, exit, fence, finish, joins, parking, report};
+use super::{
+    Beside, Errand, Finalize, Refused, Verdict, exit, fence, finish, joins, parking, report,
+};
 use crate::event::{CommandAt, CommandClosed, EventKind, Failed, Steering, StepEnd};
 
 /// Nothing is entered, issued or fired until the run is resumed.
@@ -47,6 +49,14 @@ pub(super) fn cancel(draft: &mut Draft<'_>, steering: Steering) -> Result<Verdic
     withdraw(draft, None, "cancelled")?;
     draft.emit(EventKind::PlaybookCancelled(steering))?;
     Ok(Verdict::Accepted)
+}
+
+/// The run ends now, and those that it waits for go on.
+pub(super) fn cancel_alone(draft: &mut Draft<'_>, steering: Steering) -> Result<Verdict, Refused> {
+    let verdict = cancel(draft, steering)?;
+    let ends_child = |errand: &Errand| matches!(errand, Errand::CancelChild { .. });
+    draft.errands.retain(|errand| !ends_child(errand));
+    Ok(verdict)
 }
 
 /// The run ends now, as somebody says who knows more than the log.

@@ -15,6 +15,13 @@ pub(super) fn fire(draft: &mut Draft<'_>, timer: &TimerId) -> Result<Verdict, Re
         return Err(Refused::Paused);
     }
     match timer {
+        TimerId::Start => {
+            let fire_at = due(draft, timer, draft.state.start_time())?;
+            let timer = Timeout::Start;
+            draft.emit(EventKind::TimerFired { timer, fire_at })?;
+            joins::enter_ready(draft)?;
+            finish::finish(draft)?;
+        }
         TimerId::Execution => {
             let fire_at = draft.state.run_deadline(draft.plan);
             let fire_at = due(draft, timer, fire_at)?;

@@ -2,7 +2,7 @@
 
 use noetl_types::{
     CatalogId, CommandId, Digest, ExecutionId, Json, PlaybookPath, PoolName, StepName, TaskError,
-    Text,
+    Text, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +35,9 @@ pub struct Started {
     pub priority: Option<i16>,
     /// The slot without which nothing is entered.
     pub concurrency: Option<RunSlot>,
+    /// When its first step may be entered, until it was; at once where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start_at: Option<Timestamp>,
     /// The address that workers report to.
     pub server_url: Option<Text>,
     /// The program that started it.
@@ -70,6 +73,8 @@ pub struct Failed {
 /// Whose time is up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Timeout {
+    /// Nothing is entered before it.
+    Start,
     /// That of the whole run.
     Execution,
     /// That of one run of a step.
@@ -84,6 +89,8 @@ pub enum Timeout {
 /// A timer that is open.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TimerId {
+    /// Of the beginning of the run.
+    Start,
     /// Of the whole run.
     Execution,
     /// Of one run of a step.

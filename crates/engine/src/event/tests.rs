@@ -551,7 +551,12 @@ fn step_kind() -> impl Strategy<Value = EventKind> {
 }
 
 fn started() -> impl Strategy<Value = Started> {
-    let ids = (event_id(), event_id(), option::of(event_id()));
+    let ids = (
+        event_id(),
+        event_id(),
+        option::of(event_id()),
+        option::of(time()),
+    );
     let overlaps = vec![
         ConcurrencyOverlap::Queue,
         ConcurrencyOverlap::Skip,
@@ -587,6 +592,7 @@ fn started() -> impl Strategy<Value = Started> {
             execution_pool: place.0.map(|pool| PoolName::new(pool).unwrap()),
             priority: place.1,
             concurrency: place.3,
+            start_at: ids.3,
             server_url: place.2,
             emitter: more.0,
             trace: more.1,
@@ -603,6 +609,7 @@ fn playbook_kind() -> impl Strategy<Value = EventKind> {
             .prop_map(|(actor, reason)| Steering { actor, reason })
     };
     let timer = prop_oneof![
+        Just(Timeout::Start),
         Just(Timeout::Execution),
         (step(), count()).prop_map(|(step, run)| Timeout::Step { step, run }),
     ];

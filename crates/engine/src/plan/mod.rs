@@ -26,7 +26,7 @@ use noetl_types::name::NameError;
 use noetl_types::{ByteSize, Digest, Millis, StepName, Text};
 
 use crate::loops::Items;
-use crate::payload::INLINE_MAX;
+use crate::payload::{INLINE_MAX, Readable};
 use crate::step_set::StepSet;
 
 use names::NameIndex;
@@ -76,6 +76,8 @@ pub struct StepPlan {
     pub labels: Labels,
     /// Bytes of data that stay in the log.
     pub inline_max: ByteSize,
+    /// Parts of its data that are read without fetching the rest.
+    pub readable: Readable,
     /// Digest of what its data is made by, where results are taken over.
     pub(crate) definition: Option<Digest>,
     pub(crate) carry: Carry,
@@ -245,6 +247,7 @@ impl StepPlan {
             tool: first.map_or(ToolKind::Noop, |task| task.kind.value),
             labels: labels(step),
             inline_max: inline_max(playbook, step),
+            readable: readable(step),
             definition: definition::digest(playbook, step)?,
             carry: reads::carry(playbook, step),
         })
@@ -298,6 +301,14 @@ fn labels(step: &Step) -> Labels {
             .map(|task| Arc::clone(&task.label.value))
             .collect(),
     )
+}
+
+fn readable(step: &Step) -> Readable {
+    let task = match &step.tool {
+        Tool::Single(task) if step.looping.is_none() => task.output.as_ref(),
+        Tool::Single(_) | Tool::Pipeline(_) => None,
+    };
+    Readable::of(step.output.iter().chain(task))
 }
 
 fn inline_max(playbook: &Playbook, step: &Step) -> ByteSize {

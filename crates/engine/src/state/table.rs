@@ -176,7 +176,7 @@ impl Act {
             EventKind::ResultIgnored(_) => Self::Ignore,
             EventKind::LoopDone(_) => Self::FinishLoop,
             EventKind::TimerFired { timer, .. } => match timer {
-                Timeout::Execution => Self::TimeOutRun,
+                Timeout::Start | Timeout::Execution => Self::TimeOutRun,
                 Timeout::Step { .. } => Self::TimeOutStep,
             },
             EventKind::TimerStarted(_) => Self::StartTimer,

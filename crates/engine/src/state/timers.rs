@@ -18,8 +18,12 @@ pub struct Timer {
 }
 
 impl State {
-    /// The timers that are open: of the run, of each run of a step, and of each task that waits.
+    /// The timers that are open: of the run and its beginning, of each run of a step, and of each task that waits.
     pub fn timers<'s>(&'s self, plan: &'s Plan) -> impl Iterator<Item = Timer> + 's {
+        let start = self.start_time().map(|fire_at| Timer {
+            id: TimerId::Start,
+            fire_at,
+        });
         let whole = self.run_deadline(plan).map(|fire_at| Timer {
             id: TimerId::Execution,
             fire_at,
@@ -41,13 +45,21 @@ impl State {
                 fire_at: open.fire_at,
             })
         });
-        let all = whole.into_iter().chain(steps).chain(commands);
+        let all = start.into_iter().chain(whole).chain(steps).chain(commands);
         all.filter(|_| !self.is_ended())
     }
 
-    /// When the whole run is out of time.
+    /// When the run may enter its first step, while that is to come.
+    pub fn start_time(&self) -> Option<Timestamp> {
+        self.started()?.start_at
+    }
+
+    /// When the whole run is out of time: counted from when it may begin.
     pub(crate) fn run_deadline(&self, plan: &Plan) -> Option<Timestamp> {
         let beginning = self.beginning.as_ref()?;
+        if beginning.started.start_at.is_some() {
+            return None;
+        }
         Some(beginning.at.saturating_add(plan.timeout()?))
     }
 

@@ -177,7 +177,7 @@ impl Outside {
         }
         for timer in sim.state().timers(sim.plan()) {
             let place = match &timer.id {
-                TimerId::Execution => None,
+                TimerId::Start | TimerId::Execution => None,
                 TimerId::Step { step, .. } => sim.plan().find(step.as_str()).map(StepIndex::index),
                 TimerId::Command { .. } => Some(usize::MAX),
             };

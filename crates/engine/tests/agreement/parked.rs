@@ -115,7 +115,7 @@ impl Outside {
     pub(crate) fn issued(sim: &Sim, id: &TimerId) -> Option<Seq> {
         match id {
             TimerId::Command { command, .. } => Some(sim.state().command(*command)?.issued),
-            TimerId::Execution | TimerId::Step { .. } => None,
+            TimerId::Start | TimerId::Execution | TimerId::Step { .. } => None,
         }
     }
 }

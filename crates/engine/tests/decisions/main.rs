@@ -13,6 +13,7 @@ mod cursors;
 mod endings;
 mod fence;
 mod names;
+mod outputs;
 mod payloads;
 mod slots;
 mod start;

@@ -243,3 +243,53 @@ workflow:
     assert_eq!(sim.decide(finalize(None)), Ok(Verdict::Accepted));
     assert_eq!(sim.status(), ExecutionStatus::Failed);
 }
+
+/// Nothing is entered before the time of a run, and all that is counted from its beginning is counted
+/// from then: its own bound and that of its first step.
+#[test]
+fn a_run_that_begins_later_waits_for_its_time() {
+    let body = r"
+executor: { spec: { timeout: 10s } }
+workflow:
+  - { step: start, spec: { policy: { lifecycle: { deadline_s: 5 } } }, tool: { kind: noop } }
+";
+    let mut sim = Sim::of(body);
+    let hour = Millis::from_secs(3600);
+    let start_at = sim.now().saturating_add(hour);
+    sim.start_at(start_at).unwrap();
+    assert_eq!(sim.status(), ExecutionStatus::Pending);
+    assert_eq!(sim.log().len(), 1);
+    assert_eq!(sim.timers(), [TimerId::Start]);
+    let early = sim.decide(Input::TimerFired(TimerId::Start));
+    assert_eq!(early, Err(Refused::NotDue { fire_at: start_at }));
+    // A pause holds it back, like any timer.
+    sim.pause().unwrap();
+    sim.advance(hour.saturating_add(Millis::from_secs(7)));
+    let paused = sim.decide(Input::TimerFired(TimerId::Start));
+    assert_eq!(paused, Err(Refused::Paused));
+    sim.resume().unwrap();
+    assert_eq!(sim.timers(), [TimerId::Start]);
+    sim.fire_timers();
+    assert_eq!(sim.available().len(), 1);
+    let due: Vec<Millis> = sim
+        .state()
+        .timers(sim.plan())
+        .map(|timer| timer.fire_at.since(sim.now()))
+        .collect();
+    assert_eq!(due, [Millis::from_secs(10), Millis::from_secs(5)]);
+    let again = sim.decide(Input::TimerFired(TimerId::Start));
+    assert_eq!(again, Err(Refused::UnknownTimer(TimerId::Start)));
+    sim.finish();
+    assert_eq!(sim.status(), ExecutionStatus::Completed);
+    sim.decide_again();
+}
+
+#[test]
+fn a_run_that_is_yet_to_begin_can_be_cancelled() {
+    let mut sim = Sim::of("workflow:\n  - { step: start, tool: { kind: noop } }\n");
+    let start_at = sim.now().saturating_add(Millis::from_secs(3600));
+    sim.start_at(start_at).unwrap();
+    sim.cancel().unwrap();
+    assert_eq!(sim.status(), ExecutionStatus::Cancelled);
+    assert_eq!(sim.timers(), []);
+}

@@ -223,6 +223,21 @@ workflow:
 }
 
 #[test]
+fn children_go_on_where_only_their_parent_is_cancelled() {
+    let mut sim = begun(
+        "workflow:\n  - { step: sub, tool: { kind: playbook, path: x, return_result: true } }\n",
+    );
+    let (child, errands) = (sim.children()[0], sim.errands().len());
+    let by = noetl_engine::event::Steering::default();
+    sim.decide(noetl_engine::Input::CancelAlone(by)).unwrap();
+    assert_eq!(sim.errands().len(), errands);
+    assert_eq!(sim.status(), ExecutionStatus::Cancelled);
+    let result = Data::Inline(Json::from(1));
+    let late = sim.child_ended(child, ChildEnd::Completed { result });
+    assert!(late.is_err(), "{late:?}");
+}
+
+#[test]
 fn step_timeout_over_a_wait_is_caught() {
     let mut sim = begun(
         r#"

@@ -68,6 +68,8 @@ pub struct GenConfig {
     pub caches: bool,
     /// Steps that wait for a slot.
     pub slots: bool,
+    /// Data of which parts are selected, or which is put together over several runs.
+    pub outputs: bool,
     /// Bounds on the time of steps and of the whole run.
     pub timeouts: bool,
     /// Constructs whose meaning the language leaves open: what led to a join, the own name of a step in
@@ -112,6 +114,7 @@ impl GenConfig {
             cursors: true,
             caches: true,
             slots: true,
+            outputs: true,
             timeouts: true,
             open_choices: true,
         }

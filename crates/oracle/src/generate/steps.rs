@@ -47,6 +47,10 @@ impl Generator<'_> {
         };
         let tool = self.tool(step, place);
         node.push("tool", tool);
+        if self.config.outputs && !cursor && self.rng.percent(if in_loop { 25 } else { 5 }) {
+            let output = self.output();
+            node.push("output", output);
+        }
         if self.config.writes && self.rng.percent(35) {
             let set = self.step_set(step);
             node.push("set", set);

@@ -98,7 +98,42 @@ impl Generator<'_> {
             let policy = self.policy(step, before, label, rests);
             task.push("spec", Node::map([("policy", policy)]));
         }
+        if self.config.outputs && place != Place::Frame && self.rng.percent(10) {
+            let output = self.output();
+            task.push("output", output);
+        }
         task
+    }
+
+    /// What becomes of data.
+    pub(super) fn output(&mut self) -> Node {
+        let mut output = Node::map([] as [(&str, Node); 0]);
+        if self.rng.percent(40) {
+            let path = self.word(&["$.n", "$.list[0]", "$.results[0].n", "$.none"]);
+            let alias = self.word(&["picked", "n"]);
+            let part = [("path", Node::text(path)), ("as", Node::text(alias))];
+            output.push("select", Node::List(vec![Node::map(part)]));
+        }
+        if self.rng.percent(70) {
+            let strategy = self.word(&["append", "replace", "merge", "concat"]);
+            let mut spec = Node::map([
+                ("enabled", Node::from(true)),
+                ("strategy", Node::text(strategy)),
+            ]);
+            if self.rng.percent(30) {
+                let path = self.word(&["$.n", "$.list"]);
+                spec.push("merge_path", Node::text(path));
+            }
+            if self.rng.percent(40) {
+                spec.push("manifest_as", Node::text("whole"));
+            }
+            if self.config.failures && self.rng.percent(15) {
+                self.may_fail = true;
+                spec.push("max_items", Node::from(2));
+            }
+            output.push("accumulate", spec);
+        }
+        output
     }
 
     /// What a noop gives.

@@ -23,6 +23,8 @@ pub(super) struct FrameRun {
     /// Rows that were claimed, and frames that had any.
     rows: usize,
     frames: usize,
+    /// Rows that failed, where failures are tolerated.
+    failed: usize,
     /// Why rows failed, and in which frames, where failures are tolerated.
     errors: Vec<(usize, Failed)>,
     /// Why the first failed frame failed.
@@ -121,10 +123,11 @@ impl<'p> Machine<'p> {
         frames.open -= 1;
         frames.rows += done.rows;
         frames.frames += usize::from(done.rows > 0);
+        frames.failed += done.failed_rows;
         let failed = done.failed.into_iter().map(|fault| (frame, fault));
         frames.errors.extend(failed);
-        let is_good = done.closed.outcome.is_ok();
-        if let Err(fault) = done.closed.outcome {
+        let is_good = tolerant || done.closed.outcome.is_ok();
+        if let (Err(fault), false) = (done.closed.outcome, tolerant) {
             frames.fault.get_or_insert(Failed {
                 data: Json::Null,
                 ..fault
@@ -165,7 +168,7 @@ impl FrameRun {
     ///
     /// Choice: a frame that found nothing does not count, and an error names its frame.
     fn data(&self) -> Json {
-        let failed = self.errors.len();
+        let failed = self.failed;
         let stats = [
             ("total", self.rows),
             ("success", self.rows - failed),

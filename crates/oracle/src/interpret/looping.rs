@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use noetl_playbook::model::{FailureMode, LoopMode, LoopSource, Setting};
+use noetl_playbook::model::{FailureMode, LoopMode, LoopSource, OutputSpec, Setting};
 use noetl_types::json::parse;
 use noetl_types::{EventType, Json, JsonMap};
 
 use super::machine::Machine;
 use crate::names::StepValue;
 use crate::outcome::{ErrorKind, TaskError};
-use crate::pipeline::{Command, Failed, Item, Progress};
+use crate::pipeline::{Command, Failed, Item, Progress, output};
 use crate::reach::find;
 
 /// Commands of a parallel loop that may be open at once where it does not say.
@@ -191,22 +191,29 @@ impl Machine<'_> {
         } else if run.cut || run.next < run.items.len() {
             self.cut_short(step);
         } else {
-            self.log(EventType::LoopDone, step);
-            self.succeed(
-                step,
-                "loop.done",
-                StepValue {
-                    data: run.data(),
-                    labels: None,
-                },
-            );
+            self.all_done(step, &run);
+        }
+    }
+
+    /// Every iteration is done. Choice: where they cannot be put together, the step fails.
+    fn all_done(&mut self, step: usize, run: &LoopRun) {
+        match run.data(self.step(step).output.as_ref()) {
+            Ok(data) => {
+                self.log(EventType::LoopDone, step);
+                let labels = None;
+                self.succeed(step, "loop.done", StepValue { data, labels });
+            }
+            Err(most) => {
+                let error = TaskError::new(ErrorKind::Limit, format!("more than {most} items"));
+                self.fail(step, Failed::of(&error));
+            }
         }
     }
 }
 
 impl LoopRun {
     /// `{results, stats, data}`, and `errors` where iterations failed.
-    fn data(&self) -> Json {
+    fn data(&self, output: Option<&OutputSpec>) -> Result<Json, u64> {
         let results = Json::from(self.results.clone());
         let failed = self.errors.len();
         let stats = [
@@ -232,7 +239,22 @@ impl LoopRun {
             };
             data.push(("errors", Json::list(errors.iter().map(entry))));
         }
-        Json::object(data)
+        let mut data: JsonMap = data
+            .into_iter()
+            .map(|(key, value)| (key.into(), value))
+            .collect();
+        if let Some(spec) = output::accumulation(output) {
+            let failed = |index: &usize| self.errors.iter().any(|(at, _)| at == index);
+            let runs = self.results.iter().enumerate();
+            let runs = runs.filter(|(index, _)| !failed(index));
+            let runs: Vec<Json> = runs.map(|(_, data)| data.clone()).collect();
+            let whole = output::together(spec, &runs)?;
+            let name = spec.manifest_as.clone();
+            let name = name.unwrap_or_else(|| "accumulated".into());
+            data.entry(name).or_insert(whole);
+        }
+        let selects = output.map(|output| &*output.select).unwrap_or_default();
+        Ok(output::selected(Json::from(data), selects))
     }
 }
 

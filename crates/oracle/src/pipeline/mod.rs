@@ -4,6 +4,7 @@
 //! before has left it.
 
 mod names;
+pub(crate) mod output;
 mod retry;
 mod run;
 
@@ -61,6 +62,8 @@ pub(crate) struct Progress {
     results: JsonMap,
     /// The data of the task that ran last.
     previous: Option<Json>,
+    /// The data of all runs that went well, by label, where they are put together.
+    runs: BTreeMap<Arc<str>, Vec<Json>>,
     visits: BTreeMap<Arc<str>, u64>,
     task_runs: u64,
 }
@@ -140,7 +143,9 @@ pub(crate) struct Frame {
     pub(crate) closed: Closed,
     /// How many rows it claimed.
     pub(crate) rows: usize,
-    /// Why rows failed, where failures are tolerated.
+    /// How many of them failed, where failures are tolerated.
+    pub(crate) failed_rows: usize,
+    /// Why they did.
     pub(crate) failed: Vec<Failed>,
 }
 
@@ -178,8 +183,11 @@ pub(crate) fn execute_frame(
         retried += closed.retried;
         writes.extend(closed.writes);
         if let Err(error) = closed.outcome {
+            // Choice: a body that runs once for all rows fails its command even where that is tolerated.
+            if whole || !tolerant {
+                fault = Some(error.clone());
+            }
             if !tolerant {
-                fault = Some(error);
                 break;
             }
             failed.push(error);
@@ -199,6 +207,11 @@ pub(crate) fn execute_frame(
             retried,
         },
         rows: rows.len(),
+        failed_rows: if whole && !failed.is_empty() {
+            rows.len()
+        } else {
+            failed.len()
+        },
         failed,
     }
 }

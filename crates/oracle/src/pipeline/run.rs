@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use noetl_playbook::model::{
-    Action, JumpTarget, OnUnmatched, Rule, RuleTest, Task, Tool, ToolKind,
+    Action, JumpTarget, OnUnmatched, OutputSpec, Rule, RuleTest, Task, Tool, ToolKind,
 };
 use noetl_playbook::template::{OutputPlace, RenderError, Scope};
 use noetl_types::{Json, JsonMap};
 
 use super::names::put_input;
+use super::output;
 use super::retry::{attempts, delay};
 use super::{Closed, Command, Failed, Progress, Reached, fields, holds, is_parking, pipeline_data};
 use crate::names::{StepValue, View};
@@ -161,10 +162,19 @@ impl<'c> Pipeline<'c> {
                 labels: None,
             },
             Tool::Pipeline(_) => StepValue {
-                data: pipeline_data(results, last),
+                data: self.selected_of_step(pipeline_data(results, last)),
                 labels: Some(results.clone()),
             },
         })
+    }
+
+    /// The data of a pipeline with the parts that its step selects. A loop selects from its own.
+    fn selected_of_step(&self, data: Json) -> Json {
+        let step = self.command.step;
+        match &step.output {
+            Some(output) if step.looping.is_none() => output::selected(data, &output.select),
+            Some(_) | None => data,
+        }
     }
 
     /// Comes to a task anew.
@@ -197,6 +207,13 @@ impl<'c> Pipeline<'c> {
 
     /// What follows an attempt: the writes of its task, then its policy.
     pub(crate) fn settle(&mut self, attempt: &Attempt<'_>) -> Result<Next, Failed> {
+        let attempt = &Attempt {
+            answer: match attempt.answer.clone() {
+                Answer::Ok(data) => Answer::Ok(self.selected(attempt.task, data)),
+                error @ Answer::Error(_) => error,
+            },
+            ..attempt.clone()
+        };
         // The task's own writes come first, and only after an attempt that went well.
         if let Answer::Ok(_) = attempt.answer {
             let scope = self.names_after(attempt, OutputPlace::Set).scope();
@@ -227,7 +244,7 @@ impl<'c> Pipeline<'c> {
         let Some(rule) = chosen else {
             return match (&attempt.answer, policy.map(|policy| policy.on_unmatched)) {
                 (Answer::Ok(_), _) | (Answer::Error(_), Some(OnUnmatched::Continue)) => {
-                    self.record(attempt);
+                    self.record(attempt)?;
                     Ok(Next::Continue)
                 }
                 (Answer::Error(error), None | Some(OnUnmatched::Fail)) => {
@@ -249,15 +266,15 @@ impl<'c> Pipeline<'c> {
     ) -> Result<Next, Failed> {
         match action {
             Action::Continue => {
-                self.record(attempt);
+                self.record(attempt)?;
                 Ok(Next::Continue)
             }
             Action::Break => {
-                self.record(attempt);
+                self.record(attempt)?;
                 Ok(Next::Break)
             }
             Action::Jump(target) => {
-                self.record(attempt);
+                self.record(attempt)?;
                 Ok(Next::Jump(self.jump(target)))
             }
             Action::Fail => Err(self.given_up(attempt)),
@@ -369,12 +386,51 @@ impl<'c> Pipeline<'c> {
         self.writes.extend(writes);
     }
 
+    /// What is said about the data of a task: by itself, or by its step where it is the only one and
+    /// runs once.
+    fn outputs<'t>(&self, task: &'t Task) -> impl Iterator<Item = &'t OutputSpec>
+    where
+        'c: 't,
+    {
+        let step = self.command.step;
+        let is_alone = matches!(step.tool, Tool::Single(_)) && step.looping.is_none();
+        task.output
+            .iter()
+            .chain(step.output.as_ref().filter(|_| is_alone))
+    }
+
+    fn selected(&self, task: &Task, data: Json) -> Json {
+        let outputs = self.outputs(task);
+        outputs.fold(data, |data, output| output::selected(data, &output.select))
+    }
+
     /// Keeps the data of a task that the pipeline goes on from.
-    fn record(&mut self, attempt: &Attempt<'_>) {
-        let data = attempt.data();
+    fn record(&mut self, attempt: &Attempt<'_>) -> Result<(), Failed> {
+        let mut data = attempt.data();
         let label = Arc::clone(&attempt.task.label.value);
+        if let Some(spec) = output::accumulation(self.outputs(attempt.task)) {
+            let runs = self.progress.runs.entry(Arc::clone(&label)).or_default();
+            if let Answer::Ok(data) = &attempt.answer {
+                runs.push(data.clone());
+            }
+            let whole = output::together(spec, runs).map_err(|most| {
+                let message = format!("more than {most} items");
+                let error = TaskError::new(ErrorKind::Limit, message).with_data(attempt.data());
+                self.failed(attempt.task, attempt.number, &error)
+            })?;
+            data = match (&spec.manifest_as, data) {
+                (None, _) => whole,
+                (Some(name), Json::Map(map)) => {
+                    let mut map = JsonMap::clone(&map);
+                    map.insert(Arc::clone(name), whole);
+                    Json::from(map)
+                }
+                (Some(name), _) => Json::from(JsonMap::from([(Arc::clone(name), whole)])),
+            };
+        }
         self.progress.results.insert(label, data.clone());
         self.progress.previous = Some(data);
+        Ok(())
     }
 
     /// The task ends because nothing is begun any more.

@@ -248,7 +248,7 @@ fn without_races_the_order_of_work_does_not_matter() {
 }
 
 /// Constructs that are known by their text.
-const WRITTEN: [&str; 40] = [
+const WRITTEN: [&str; 43] = [
     "final_step",
     "entry_step",
     "admit",
@@ -286,6 +286,9 @@ const WRITTEN: [&str; 40] = [
     "process: frame",
     "cache",
     "ttl",
+    "select",
+    "accumulate",
+    "manifest_as",
     "concurrency",
     "priority",
     "timeout",

@@ -3,6 +3,7 @@
 mod close;
 mod frame;
 mod handing;
+mod keeping;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -403,6 +404,7 @@ impl Work {
 
     /// Notes an attempt; what it writes and what follows come next.
     fn attempted(&mut self, task: &Task, mut answer: Answer) {
+        self.select(task, &mut answer);
         if !fits(&answer.data, self.max_data) {
             answer.data = Json::Null;
             answer.error = Some(self.too_large());
@@ -535,25 +537,20 @@ impl Work {
         attempted: Attempted,
         moment: Moment,
     ) -> Turn {
+        let goes_on = matches!(ruling.next, Next::Continue | Next::Jump(_) | Next::Break);
+        if goes_on && let Err(error) = self.keep(step, &attempted) {
+            return Turn::End(Some(error));
+        }
         match ruling.next {
             Next::Retry { delay } => self.retry(delay, attempted.error, moment),
-            Next::Continue => {
-                self.keep(step, attempted.data);
-                self.go_to(self.at + 1)
-            }
-            Next::Jump(target) => {
-                self.keep(step, attempted.data);
-                match policy::jump_target(target, step.tool.tasks(), self.at) {
-                    Some(at) => self.go_to(at),
-                    None => Turn::End(Some(
-                        self.located(unrendered("there is no task to jump to")),
-                    )),
-                }
-            }
-            Next::Break => {
-                self.keep(step, attempted.data);
-                Turn::End(None)
-            }
+            Next::Continue => self.go_to(self.at + 1),
+            Next::Jump(target) => match policy::jump_target(target, step.tool.tasks(), self.at) {
+                Some(at) => self.go_to(at),
+                None => Turn::End(Some(
+                    self.located(unrendered("there is no task to jump to")),
+                )),
+            },
+            Next::Break => Turn::End(None),
             Next::Fail | Next::Spent => {
                 let by_rule = || {
                     let error = TaskError::new(TaskErrorKind::Unknown, "failed by its policy");
@@ -600,15 +597,6 @@ impl Work {
             self.idempotency_key = Text::from(key);
         }
         Turn::On
-    }
-
-    fn keep(&mut self, step: &Step, data: Json) {
-        if let Some(task) = step.tool.tasks().get(self.at) {
-            let label = Arc::clone(&task.label.value);
-            self.before = Some(Arc::clone(&label));
-            self.bench.results.insert(label, data.clone());
-        }
-        self.bench.previous = data;
     }
 
     fn write(&mut self, values: Writes) {

@@ -1,5 +1,6 @@
-//! Parameters in the address of a request.
+//! Parameters of a request beside its body.
 
+use std::convert::Infallible;
 use std::fmt;
 
 use axum::extract::{FromRequestParts, Path, Query};
@@ -9,6 +10,9 @@ use noetl_types::{ErrorCode, EventId, ExecutionId, Text};
 
 use super::failure::Failure;
 use super::routes::App;
+
+/// The header under whose value a request has its effect once.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// The execution that an address names.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +33,26 @@ impl FromRequestParts<App> for ExecutionOf {
             .map_err(|error| not_an_id(&error))?;
         let id: ExecutionId = text.parse().map_err(|error| not_an_id(&error))?;
         Ok(Self(id))
+    }
+}
+
+/// The key under which a request has its effect once.
+#[derive(Debug, Clone)]
+pub(super) struct KeyOf(Option<String>);
+
+impl KeyOf {
+    pub(super) fn text(&self) -> Option<&str> {
+        self.0.as_deref()
+    }
+}
+
+impl FromRequestParts<App> for KeyOf {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Infallible> {
+        let key = parts.headers.get(IDEMPOTENCY_KEY);
+        let key = key.map(|key| key.to_str().unwrap_or_default().to_owned());
+        Ok(Self(key))
     }
 }
 

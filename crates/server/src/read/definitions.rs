@@ -5,7 +5,7 @@ use noetl_api::catalog::{
     RegisterBatch, RegisterBatchAnswer, RegisterRequest, RegisterVerdict, Validation,
 };
 use noetl_playbook::{CheckOptions, Severity, check, to_json};
-use noetl_store::{CatalogEntry, CatalogFilter, CatalogKey};
+use noetl_store::{CatalogEntry, CatalogFilter, CatalogKey, VersionFilter};
 use noetl_types::limits::{MAX_REGISTER_BATCH, PageLimit};
 use noetl_types::{CatalogId, ErrorCode, Json, PlaybookPath, Text};
 
@@ -16,6 +16,19 @@ use crate::runtime::{Runtime, RuntimeError};
 /// Definitions that one list looks at.
 const MAX_SCANNED: usize = 10_000;
 const AGENT: &str = "agent";
+
+fn foreign_cursor() -> RuntimeError {
+    let text = "the cursor is not one that this list gave";
+    RuntimeError::refused(ErrorCode::BadQuery, text)
+}
+
+/// The version where a page of all versions ended.
+fn read_place(cursor: &str) -> Result<(PlaybookPath, u32), RuntimeError> {
+    let (version, path) = cursor.split_once(':').ok_or_else(foreign_cursor)?;
+    let path = PlaybookPath::new(path).map_err(|_| foreign_cursor())?;
+    let version = version.parse().map_err(|_| foreign_cursor())?;
+    Ok((path, version))
+}
 
 impl Runtime {
     /// Registers many definitions. Each stands for itself.
@@ -59,16 +72,12 @@ impl Runtime {
     /// A page of the definitions, in the order of their paths.
     pub async fn definitions(&self, request: ListRequest) -> Result<CatalogList, RuntimeError> {
         if request.latest_only == Some(false) {
-            let text = "a list has the newest versions; those of one path are at <path>/versions";
-            return Err(RuntimeError::refused(ErrorCode::NotSupported, text));
+            return self.all_definitions(request).await;
         }
         let wanted = request.limit.unwrap_or(PageLimit::MAX);
         let wanted = usize::try_from(wanted.get()).unwrap_or(usize::MAX);
         let after = request.cursor.as_deref().map(PlaybookPath::new);
-        let after = after.transpose().map_err(|_| {
-            let text = "the cursor is not one that this list gave";
-            RuntimeError::refused(ErrorCode::BadQuery, text)
-        })?;
+        let after = after.transpose().map_err(|_| foreign_cursor())?;
         let kind = request.resource_type.map(|kind| kind.to_lowercase().into());
         let has_content = request.include_content.unwrap_or(true);
         let mut walk = Walk {
@@ -95,6 +104,73 @@ impl Runtime {
             entries,
             next_cursor: None,
         })
+    }
+
+    /// A page of all versions of the definitions: in the order of their paths, the newest first.
+    async fn all_definitions(&self, request: ListRequest) -> Result<CatalogList, RuntimeError> {
+        let wanted = request.limit.unwrap_or(PageLimit::MAX);
+        let wanted = usize::try_from(wanted.get()).unwrap_or(usize::MAX);
+        let place = request.cursor.as_deref().map(read_place).transpose()?;
+        let kind: Option<Text> = request.resource_type.map(|kind| kind.to_lowercase().into());
+        let mut walk = Walk {
+            after: place.as_ref().map(|(path, _)| path.clone()),
+            ..Walk::of(kind.clone())
+        };
+        // One more than is wanted tells whether there is a next page.
+        let mut found = Vec::new();
+        if let Some((path, version)) = place {
+            found = self
+                .versions_before(&path, Some(version), wanted + 1)
+                .await?;
+        }
+        while found.len() <= wanted
+            && let Some(newest) = self.next_definition(&mut walk).await?
+        {
+            let text = request.q.as_deref().unwrap_or_default();
+            if newest.path.as_str().contains(text) {
+                let left = wanted + 1 - found.len();
+                found.extend(self.versions_before(&newest.path, None, left).await?);
+            }
+        }
+        let is_cut = found.len() > wanted;
+        found.truncate(wanted);
+        let last = found.last().filter(|_| is_cut);
+        let has_content = request.include_content.unwrap_or(true);
+        Ok(CatalogList {
+            next_cursor: last.map(|last| format!("{}:{}", last.version, last.path).into()),
+            entries: found
+                .into_iter()
+                .map(|entry| line(entry, has_content))
+                .collect(),
+        })
+    }
+
+    /// So many versions of a definition, the newest first.
+    async fn versions_before(
+        &self,
+        path: &PlaybookPath,
+        mut before: Option<u32>,
+        wanted: usize,
+    ) -> Result<Vec<CatalogEntry>, RuntimeError> {
+        let mut found: Vec<CatalogEntry> = Vec::new();
+        while found.len() < wanted {
+            let left = i64::try_from(wanted - found.len()).unwrap_or(i64::MAX);
+            let limit = PageLimit::clamped(left);
+            let filter = VersionFilter {
+                tenant_id: identity::tenant(),
+                path: path.clone(),
+                before,
+                limit,
+            };
+            let page = self.store().catalog_versions(filter).await?;
+            let is_last = page.len() < usize::try_from(limit.get()).unwrap_or(usize::MAX);
+            before = page.last().map(|last| last.version);
+            found.extend(page);
+            if is_last {
+                break;
+            }
+        }
+        Ok(found)
     }
 
     /// The paths of the definitions of a kind.

@@ -4,17 +4,19 @@ use std::sync::Arc;
 
 use noetl_api::result::{KeptResult, PutResult};
 use noetl_store::{BLOB_BYTES, NewResult, PutRefused, ResultPut};
+use noetl_types::digest::sha256_of_parts;
 use noetl_types::json::to_canonical;
-use noetl_types::{ErrorCode, ExecutionId, Json, Millis, ResultId, sha256};
+use noetl_types::{Digest, ErrorCode, ExecutionId, Json, Millis, ResultId, sha256};
 
 use crate::runtime::{Runtime, RuntimeError};
 
 impl Runtime {
-    /// Keeps a result, and says by which address it is found.
+    /// Keeps a result, and says by which address it is found. Under a key the same data is kept once.
     pub async fn put_result(
         &self,
         execution_id: ExecutionId,
         request: PutResult,
+        key: Option<&str>,
     ) -> Result<KeptResult, RuntimeError> {
         self.execution_row(execution_id).await?;
         if request.name.is_empty() || request.name.len() > 255 {
@@ -24,9 +26,12 @@ impl Runtime {
         let now = self.now();
         let ttl = request.ttl.as_ref().map(ttl).transpose()?;
         let expires_at = ttl.map(|ttl| now.saturating_add(ttl));
-        let result_id: ResultId = self.mint()?;
         let bytes: Arc<[u8]> = to_canonical(&request.data).into();
         let (size, digest) = (bytes.len(), sha256(&bytes));
+        let result_id = match key {
+            Some(key) => id_under(execution_id, key, digest)?,
+            None => self.mint()?,
+        };
         let scope = request.scope;
         let name = request.name;
         let reference = format!("noetl://execution/{execution_id}/result/{name}/{result_id}");
@@ -59,6 +64,21 @@ impl Runtime {
             expires_at,
         })
     }
+}
+
+/// The id of data under a key. A task that runs again has the same key, and perhaps other data: then
+/// that is another result.
+fn id_under(execution_id: ExecutionId, key: &str, data: Digest) -> Result<ResultId, RuntimeError> {
+    let execution_id = execution_id.get().to_be_bytes();
+    let name = sha256_of_parts(&[&execution_id, data.as_bytes(), key.as_bytes()]);
+    let bytes = name
+        .as_bytes()
+        .first_chunk::<8>()
+        .copied()
+        .unwrap_or_default();
+    let number = i64::from_be_bytes(bytes) & i64::MAX;
+    ResultId::new(number.max(1))
+        .map_err(|error| RuntimeError::refused(ErrorCode::Internal, error.to_string()))
 }
 
 /// For how long a result is kept: seconds, or a text with a unit.

@@ -5,6 +5,7 @@
 //! that server dies first, any other finds it in the store. Everything here may therefore be done
 //! twice, and the second time changes nothing.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use noetl_engine::event::{ChildCall, ChildOf, Steering};
@@ -30,6 +31,9 @@ const AGAIN: Millis = Millis::from_secs(2);
 /// How long a run may take to be there that is to be cancelled.
 const LATE_BIRTH: Millis = Millis::from_secs(60);
 
+/// Runs that are ended in a row with the one above them. Others are ended when they are due.
+const MOST_CANCELLED: usize = 1_000;
+
 /// Something that the server owes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -52,6 +56,15 @@ pub(super) enum Owed {
         /// What this run does where there is none for it.
         seeks: Option<ConcurrencyOverlap>,
     },
+}
+
+/// What came of ending a run.
+struct EndedChild {
+    outcome: ErrandOutcome,
+    /// Whether it was ended now.
+    is_new: bool,
+    /// Runs that it waited for.
+    below: Vec<ExecutionId>,
 }
 
 impl From<&Errand> for Owed {
@@ -106,14 +119,21 @@ impl Core {
     /// Does one thing, and notes what came of it.
     pub(super) async fn run_errand(self: &Arc<Self>, execution_id: ExecutionId, owed: Owed) {
         let id = owed.id();
-        let outcome = match self.perform(execution_id, owed).await {
-            Ok(outcome) => outcome,
-            Err(error) => {
-                tracing::warn!(error = %causes(&error), %execution_id, errand = %id, "an errand is tried again");
-                ErrandOutcome::Later(self.clock.now().saturating_add(AGAIN))
-            }
-        };
-        let settled = self.store.settle_errand(execution_id, &id, outcome).await;
+        let outcome = self.perform(execution_id, owed).await;
+        self.settle(execution_id, &id, outcome).await;
+    }
+
+    async fn settle(
+        &self,
+        execution_id: ExecutionId,
+        id: &Text,
+        outcome: Result<ErrandOutcome, RuntimeError>,
+    ) {
+        let outcome = outcome.unwrap_or_else(|error| {
+            tracing::warn!(error = %causes(&error), %execution_id, errand = %id, "an errand is tried again");
+            ErrandOutcome::Later(self.clock.now().saturating_add(AGAIN))
+        });
+        let settled = self.store.settle_errand(execution_id, id, outcome).await;
         if let Err(error) = settled {
             // It is done once more, which changes nothing.
             tracing::warn!(error = %causes(&error), %execution_id, errand = %id, "an errand is not settled");
@@ -148,7 +168,11 @@ impl Core {
     ) -> Result<ErrandOutcome, RuntimeError> {
         match owed {
             Owed::StartChild { call, depth } => self.start_child(execution_id, *call, depth).await,
-            Owed::CancelChild { child } => self.cancel_child(execution_id, child).await,
+            Owed::CancelChild { child } => {
+                let ended = self.cancel_child(execution_id, child).await?;
+                self.cancel_below(child, ended.below).await;
+                Ok(ended.outcome)
+            }
             Owed::LookBack {
                 command,
                 names,
@@ -203,28 +227,64 @@ impl Core {
         self.tell_end(parent, ChildEnded { child, end }).await
     }
 
+    /// Ends runs that their parent no longer waits for, and all below them; tells which were ended
+    /// now. What does not work out, or is too much for now, stays owed.
+    pub(super) async fn cancel_below(
+        self: &Arc<Self>,
+        parent: ExecutionId,
+        children: Vec<ExecutionId>,
+    ) -> Vec<ExecutionId> {
+        let mut left: VecDeque<_> = children.into_iter().map(|child| (parent, child)).collect();
+        let mut cancelled = Vec::new();
+        while let Some((parent, child)) = left.pop_front() {
+            if cancelled.len() >= MOST_CANCELLED {
+                break;
+            }
+            let id = Owed::CancelChild { child }.id();
+            let outcome = match self.cancel_child(parent, child).await {
+                Ok(ended) => {
+                    cancelled.extend(ended.is_new.then_some(child));
+                    left.extend(ended.below.into_iter().map(|below| (child, below)));
+                    Ok(ended.outcome)
+                }
+                Err(error) => Err(error),
+            };
+            self.settle(parent, &id, outcome).await;
+        }
+        cancelled
+    }
+
     async fn cancel_child(
         self: &Arc<Self>,
         parent: ExecutionId,
         child: ExecutionId,
-    ) -> Result<ErrandOutcome, RuntimeError> {
+    ) -> Result<EndedChild, RuntimeError> {
         let steering = Steering {
             actor: None,
             reason: Some(format!("execution {parent} no longer waits for it").into()),
         };
         let (letter, answer) = Letter::new(Input::Cancel(steering));
         let now = self.clock.now();
-        match self.ask(child, letter, answer).await {
-            Ok(_) => Ok(ErrandOutcome::Done),
+        let old = |outcome| EndedChild {
+            outcome,
+            is_new: false,
+            below: Vec::new(),
+        };
+        match self.ask(child, letter.ending_children(), answer).await {
+            Ok(reply) => Ok(EndedChild {
+                outcome: ErrandOutcome::Done,
+                is_new: true,
+                below: reply.children,
+            }),
             Err(error) => match error.code() {
                 Some(ErrorCode::AlreadyTerminal | ErrorCode::RetentionDropped) => {
-                    Ok(ErrandOutcome::Done)
+                    Ok(old(ErrandOutcome::Done))
                 }
                 // Somebody may be about to start it.
                 Some(ErrorCode::NotFound) if now < child.time().saturating_add(LATE_BIRTH) => {
-                    Ok(ErrandOutcome::Later(now.saturating_add(AGAIN)))
+                    Ok(old(ErrandOutcome::Later(now.saturating_add(AGAIN))))
                 }
-                Some(ErrorCode::NotFound) => Ok(ErrandOutcome::Done),
+                Some(ErrorCode::NotFound) => Ok(old(ErrandOutcome::Done)),
                 Some(_) | None => Err(error),
             },
         }

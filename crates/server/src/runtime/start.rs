@@ -8,8 +8,8 @@ use noetl_engine::{Input, Start};
 use noetl_store::{CatalogKey, ExecutionFacts, Origin};
 use noetl_types::limits::{MAX_LONG_POLL, Priority};
 use noetl_types::{
-    CatalogId, ErrorCode, ExecutionId, Json, OrganizationId, PlaybookPath, PoolName, TenantId,
-    Timestamp,
+    CatalogId, ErrorCode, ExecutionId, Json, Millis, OrganizationId, PlaybookPath, PoolName,
+    TenantId, Timestamp,
 };
 
 use super::claim;
@@ -24,6 +24,9 @@ use crate::metrics::{self, Entry};
 const SHARED_POOL: &str = "shared";
 /// Status of an answer that names an earlier execution.
 const DUPLICATE: &str = "duplicate";
+
+/// How long a run may lie before it begins.
+const LONGEST_DELAY: Millis = Millis::from_secs(366 * 24 * 3600);
 
 impl Runtime {
     /// Starts an execution, and waits for its end where the caller wants that.
@@ -67,7 +70,7 @@ impl Runtime {
         launch: Launch<'_>,
     ) -> Result<ExecuteAnswer, RuntimeError> {
         let wait = wait_of(&request)?;
-        supported(&request, self.now())?;
+        startable(&request, self.now())?;
         let tenant_id = TenantId::default();
         let definition = self.core.wanted(&tenant_id, &request).await?;
         let now = self.core.clock.now();
@@ -183,17 +186,14 @@ pub(super) struct ChildStart {
     pub(super) payload: Json,
 }
 
-/// Refuses what is asked for and would not happen.
-fn supported(request: &ExecuteRequest, now: Timestamp) -> Result<(), RuntimeError> {
-    if request.start_at.is_some_and(|start_at| start_at > now) {
-        return Err(not_supported("start_at"));
+/// Refuses a time that nobody will see.
+fn startable(request: &ExecuteRequest, now: Timestamp) -> Result<(), RuntimeError> {
+    let last = now.saturating_add(LONGEST_DELAY);
+    if request.start_at.is_some_and(|start_at| start_at > last) {
+        let text = format!("start_at lies after {last}; schedule what is to run then");
+        return Err(RuntimeError::refused(ErrorCode::OutOfRange, text));
     }
     Ok(())
-}
-
-fn not_supported(field: &str) -> RuntimeError {
-    let text = format!("`{field}` is not supported here yet, and is not passed over in silence");
-    RuntimeError::refused(ErrorCode::NotSupported, text)
 }
 
 fn wait_of(request: &ExecuteRequest) -> Result<Option<Duration>, RuntimeError> {
@@ -291,6 +291,9 @@ impl Core {
             parent_execution_id: request.parent_execution_id,
             execution_pool: Some(facts.pool.clone()),
             priority: request.priority,
+            start_at: request
+                .start_at
+                .filter(|start_at| *start_at > facts.started_at),
             server_url: self.settings.public_url.clone(),
             emitter: Some(self.settings.server_name.clone()),
             trace: request.trace.clone(),

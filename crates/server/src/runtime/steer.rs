@@ -29,7 +29,8 @@ fn steering(actor: Option<Text>, request: SteerRequest) -> Steering {
 }
 
 impl Runtime {
-    /// Ends an execution. Once this is answered, nothing of it is issued or handed out any more.
+    /// Ends an execution, and those that it waits for unless they are to go on. Once this is answered,
+    /// nothing of it is issued or handed out any more.
     pub async fn cancel(
         &self,
         execution_id: ExecutionId,
@@ -40,24 +41,35 @@ impl Runtime {
             actor,
             reason: request.reason,
         };
-        let (letter, reply) = Letter::new(Input::Cancel(steering));
-        let answer = |cancelled, message: &str| CancelAnswer {
+        let input = if request.cascade.unwrap_or(true) {
+            Input::Cancel(steering)
+        } else {
+            Input::CancelAlone(steering)
+        };
+        let (letter, reply) = Letter::new(input);
+        let asked = self.core.ask(execution_id, letter.ending_children(), reply);
+        let (cancelled_executions, message) = match asked.await {
+            Ok(reply) => {
+                let mut cancelled = vec![execution_id];
+                cancelled.extend(self.core.cancel_below(execution_id, reply.children).await);
+                (cancelled, "the execution is cancelled")
+            }
+            Err(error) => {
+                let is_over = error.code() == Some(ErrorCode::AlreadyTerminal);
+                if !is_over
+                    || self.status_of(execution_id).await? != Some(ExecutionStatus::Cancelled)
+                {
+                    return Err(error);
+                }
+                (Vec::new(), "the execution was cancelled before")
+            }
+        };
+        Ok(CancelAnswer {
             execution_id,
             status: "cancelled".into(),
-            cancelled_executions: cancelled,
+            cancelled_executions,
             message: message.into(),
-        };
-        match self.core.ask(execution_id, letter, reply).await {
-            Ok(_) => Ok(answer(vec![execution_id], "the execution is cancelled")),
-            Err(error) => {
-                if error.code() == Some(ErrorCode::AlreadyTerminal)
-                    && self.status_of(execution_id).await? == Some(ExecutionStatus::Cancelled)
-                {
-                    return Ok(answer(Vec::new(), "the execution was cancelled before"));
-                }
-                Err(error)
-            }
-        }
+        })
     }
 
     /// Whether somebody ended an execution.
@@ -179,6 +191,7 @@ impl Runtime {
             }
             let reason = CancelRequest {
                 reason: Some("cleanup: nothing was open any more".into()),
+                cascade: None,
             };
             match self.cancel(execution_id, actor.clone(), reason).await {
                 Ok(_) => ended.push(execution_id),

@@ -56,10 +56,9 @@ impl WorkerApi for Runtime {
         &self,
         execution_id: ExecutionId,
         result: PutResult,
-        _key: &str,
+        key: &str,
     ) -> Result<KeptResult, ApiError> {
-        // Keys are not kept: a repetition leaves a second copy, which goes with its execution.
-        Ok(Self::put_result(self, execution_id, result).await?)
+        Ok(Self::put_result(self, execution_id, result, Some(key)).await?)
     }
 
     async fn credential(&self, _wish: CredentialWish) -> Result<CredentialView, ApiError> {

@@ -241,10 +241,20 @@ impl Sim {
 
     /// Begins the run.
     pub fn start(&mut self) -> Result<Verdict, Refused> {
+        self.begin(None)
+    }
+
+    /// Begins the run, whose first step is to be entered later.
+    pub fn start_at(&mut self, time: Timestamp) -> Result<Verdict, Refused> {
+        self.begin(Some(time))
+    }
+
+    fn begin(&mut self, start_at: Option<Timestamp>) -> Result<Verdict, Refused> {
         let catalog_id = CatalogId::new(77).expect("an id");
         let path = self.header.path.clone();
         let start = Start {
             payload: self.payload.clone(),
+            start_at,
             ..Start::new(self.header.execution_id, catalog_id, path)
         };
         self.decide(Input::Start(Box::new(start)))

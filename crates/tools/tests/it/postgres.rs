@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noetl_tools::egress::EgressPolicy;
-use noetl_tools::{CancellationToken, Settings, ToolKind, Toolbox, cursor};
+use noetl_tools::{CancellationToken, Settings, ToolKind, Toolbox};
 use noetl_types::{ByteSize, Json, TaskErrorKind};
 
 use crate::database::{database, fault, pg, query, rows, until_rows, with};
@@ -596,15 +596,14 @@ async fn a_cursor_claims_rows_with_the_plain_tool() {
          ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED) RETURNING id";
     let keys = Json::object([
         ("connection_string", Json::from(database.config())),
-        ("claim", Json::from(text)),
+        ("command", Json::from(text)),
         ("params", value("[3]")),
         ("options", value(r#"{"statement_timeout": "30s"}"#)),
     ]);
-    let (kind, config) = cursor::claim(keys.as_map().unwrap()).unwrap();
     let mut taken = Vec::new();
     for expected in [3, 2, 0] {
-        let outcome = run(&toolbox, call(kind, &config.clone().into())).await;
-        let rows = cursor::claimed(outcome).unwrap();
+        let outcome = run(&toolbox, call(ToolKind::Postgres, &keys)).await;
+        let rows = outcome.data.get("rows").and_then(Json::as_list).unwrap();
         assert_eq!(rows.len(), expected);
         taken.extend(
             rows.iter()

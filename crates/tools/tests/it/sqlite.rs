@@ -2,7 +2,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use noetl_tools::{CancellationToken, Settings, ToolKind, Toolbox, cursor};
+use noetl_tools::{CancellationToken, Settings, ToolKind, Toolbox};
 use noetl_types::{ByteSize, Json, TaskErrorKind};
 use tempfile::TempDir;
 
@@ -330,10 +330,9 @@ async fn a_cursor_claims_rows_with_the_plain_tool() {
     let make = query("CREATE TABLE q (id, state); INSERT INTO q VALUES (1, 0), (2, 0), (3, 0)");
     data(&toolbox, sqlite(&file, &make)).await;
     let keys = Json::object([
-        ("kind", Json::from("sqlite")),
         ("database", Json::from(&*file)),
         (
-            "claim",
+            "command",
             Json::from(
                 "UPDATE q SET state = 1 WHERE id IN (SELECT id FROM q WHERE state = 0 LIMIT :rows) \
                  RETURNING id",
@@ -341,10 +340,9 @@ async fn a_cursor_claims_rows_with_the_plain_tool() {
         ),
         ("params", value(r#"{"rows": 2}"#)),
     ]);
-    let (kind, config) = cursor::claim(keys.as_map().unwrap()).unwrap();
-    assert_eq!(kind, ToolKind::Sqlite);
     for expected in [2, 1, 0] {
-        let outcome = run(&toolbox, call(kind, &config.clone().into())).await;
-        assert_eq!(cursor::claimed(outcome).unwrap().len(), expected);
+        let outcome = run(&toolbox, call(ToolKind::Sqlite, &keys)).await;
+        let rows = outcome.data.get("rows").and_then(Json::as_list).unwrap();
+        assert_eq!(rows.len(), expected);
     }
 }

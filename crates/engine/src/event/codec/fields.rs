@@ -144,6 +144,7 @@ keys! {
     Slot = "slot",
     SharedBy = "key",
     Source = "source",
+    StartAt = "start_at",
     Started = "started",
     Stats = "stats",
     Status = "status",

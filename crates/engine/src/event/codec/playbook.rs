@@ -49,6 +49,7 @@ pub(super) fn write_started(record: NewEvent, started: &Started) -> NewEvent {
             Key::Concurrency,
             started.concurrency.as_ref().map(terms::run_slot_json),
         )
+        .maybe(Key::StartAt, started.start_at)
         .maybe(Key::ServerUrl, started.server_url.as_ref())
         .maybe(Key::Trace, started.trace.clone())
         .maybe(Key::ForkedFrom, started.forked_from.clone())
@@ -90,6 +91,7 @@ pub(super) fn read_started(fields: &Fields<'_>) -> Result<EventKind, DecodeError
         })?,
         priority: read_priority(fields)?,
         concurrency: terms::read_run_slot(meta)?,
+        start_at: meta.time(Key::StartAt)?,
         server_url: meta.text(Key::ServerUrl)?,
         emitter: meta.text(Key::Emitter)?,
         trace: meta.json(Key::Trace),
@@ -190,6 +192,10 @@ pub(super) fn write_timer(
     let mut parts = Parts::new();
     parts.result = parts.result.put(Key::FireAt, fire_at);
     let record = match timer {
+        Timeout::Start => {
+            parts.result = parts.result.put(Key::Timer, "start");
+            at_run(record, &header.path)
+        }
         Timeout::Execution => {
             parts.result = parts.result.put(Key::Timer, "execution");
             at_run(record, &header.path)
@@ -212,6 +218,7 @@ pub(super) fn read_timer(fields: &Fields<'_>) -> Result<EventKind, DecodeError> 
         return Err(fields.result.wrong(Key::FireAt, "a time"));
     };
     let timer = match fields.result.get(Key::Timer).and_then(Json::as_str) {
+        Some("start") => Timeout::Start,
         Some("execution") => Timeout::Execution,
         Some("step") => Timeout::Step {
             step: fields.step()?,

@@ -6,6 +6,7 @@ use noetl_types::{Json, TaskError};
 
 use super::Work;
 use crate::bounds::fits;
+use crate::gather;
 use crate::model::Tool;
 use crate::shift::result::{Ahead, Finished};
 
@@ -63,6 +64,10 @@ impl Work {
         let mut labelled = labels.iter();
         let is_hidden = labelled.any(|(label, part)| data.get(label) != Some(part));
         let labels = is_hidden.then(|| Json::from(labels.clone()));
-        (Json::from(data), labels)
+        let mut data = Json::from(data);
+        if let Some(output) = gather::of_step(step).filter(|_| step.looping.is_none()) {
+            gather::select(&output.select, &mut data);
+        }
+        (data, labels)
     }
 }

@@ -2,7 +2,6 @@
 
 use axum::Extension;
 use axum::extract::State;
-use axum::http::HeaderMap;
 use noetl_api::execute::{
     ExecuteAnswer, ExecuteBatch, ExecuteBatchAnswer, ExecuteRequest, RerunRequest,
 };
@@ -15,20 +14,16 @@ use crate::http::access::Caller;
 use crate::http::answer::Answer;
 use crate::http::body::{JsonBody, JsonBodyOrDefault};
 use crate::http::failure::Failure;
-use crate::http::params::ExecutionOf;
+use crate::http::params::{ExecutionOf, KeyOf};
 use crate::http::routes::App;
-
-/// The header under whose value a request has its effect once.
-const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// Starts an execution.
 pub(in crate::http) async fn execute(
     State(app): State<App>,
-    headers: HeaderMap,
+    key: KeyOf,
     JsonBody(request): JsonBody<ExecuteRequest>,
 ) -> Result<Answer<ExecuteAnswer>, Failure> {
-    let key = headers.get(IDEMPOTENCY_KEY);
-    let begun = match key.map(|key| key.to_str().unwrap_or_default()) {
+    let begun = match key.text() {
         Some(key) => app.runtime.execute_once(request, key).await?,
         None => app.runtime.execute(request).await?,
     };

@@ -10,7 +10,7 @@ use noetl_types::ErrorCode;
 use crate::http::answer::{Answer, JSON, of_type};
 use crate::http::body::JsonBody;
 use crate::http::failure::Failure;
-use crate::http::params::{ExecutionOf, Params};
+use crate::http::params::{ExecutionOf, KeyOf, Params};
 use crate::http::routes::App;
 
 /// A stored result as it is kept: it was written as JSON once and is not read again.
@@ -38,7 +38,9 @@ pub(in crate::http) async fn resolve(
 pub(in crate::http) async fn put(
     State(app): State<App>,
     ExecutionOf(execution_id): ExecutionOf,
+    key: KeyOf,
     JsonBody(request): JsonBody<PutResult>,
 ) -> Result<Answer<KeptResult>, Failure> {
-    Ok(Answer(app.runtime.put_result(execution_id, request).await?))
+    let kept = app.runtime.put_result(execution_id, request, key.text());
+    Ok(Answer(kept.await?))
 }

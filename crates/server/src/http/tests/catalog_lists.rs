@@ -58,6 +58,48 @@ async fn definitions_are_listed() {
 }
 
 #[tokio::test]
+async fn all_versions_are_listed_in_pages() {
+    let house = house().await;
+    for path in ["b", "a", "c"] {
+        register(&house, &named(path)).await;
+    }
+    for step in ["x", "y"] {
+        let text = named("a").replace("metadata:", &format!("# {step}\nmetadata:"));
+        register(&house, &text).await;
+    }
+    let mut cursor = Value::Null;
+    let mut pages: Vec<Vec<(String, u64)>> = Vec::new();
+    loop {
+        let mut body = json!({ "latest_only": false, "limit": 2, "include_content": false });
+        if !cursor.is_null() {
+            body["cursor"] = cursor;
+        }
+        let page = house.post("/api/catalog/list", body).await;
+        assert!(is_ok(&page), "{}", page.text);
+        let entries = page.at("/entries");
+        let shown = entries.as_array().unwrap().iter().map(|entry| {
+            let path = entry["path"].as_str().unwrap().to_owned();
+            (path, entry["version"].as_u64().unwrap())
+        });
+        pages.push(shown.collect());
+        match page.json().get("next_cursor") {
+            Some(next) => cursor = next.clone(),
+            None => break,
+        }
+    }
+    let a = |version| ("a".to_owned(), version);
+    let expected = [vec![a(3), a(2)], vec![a(1), ("b".to_owned(), 1)]];
+    assert_eq!(pages[..2], expected);
+    assert_eq!(pages[2..], [vec![("c".to_owned(), 1)]]);
+    let named = json!({ "latest_only": false, "q": "a" });
+    let named = house.post("/api/catalog/list", named).await;
+    assert_eq!(named.at("/entries").as_array().unwrap().len(), 3);
+    let odd = json!({ "latest_only": false, "cursor": "a" });
+    let odd = house.post("/api/catalog/list", odd).await;
+    odd.is_problem(ErrorCode::BadQuery);
+}
+
+#[tokio::test]
 async fn many_definitions_are_registered_each_by_itself() {
     let house = house().await;
     let items =

@@ -156,7 +156,7 @@ async fn what_would_not_happen_is_refused() {
         (
             "start_at",
             json!("2999-01-01T00:00:00Z"),
-            ErrorCode::NotSupported,
+            ErrorCode::OutOfRange,
         ),
         ("priority", json!(101), ErrorCode::OutOfRange),
     ] {

@@ -160,3 +160,32 @@ async fn what_happens_is_counted() {
         assert!(told.text.contains(line), "{line}\n{}", told.text);
     }
 }
+
+#[tokio::test]
+async fn a_result_that_is_sent_twice_under_a_key_is_kept_once() {
+    let house = house().await;
+    let execution_id = house.started().await;
+    let path = format!("/api/result/{execution_id}");
+    let put = async |key: Option<&'static str>, n: i64| {
+        let body = json!({ "name": "rows", "data": { "n": n } }).to_string();
+        let mut request = super::request(axum::http::Method::PUT, &path, body);
+        if let Some(key) = key {
+            let key = axum::http::HeaderValue::from_static(key);
+            request.headers_mut().insert("idempotency-key", key);
+        }
+        let kept = house.send(request).await;
+        assert!(is_ok(&kept), "{}", kept.text);
+        kept.text_at("/ref")
+    };
+    let first = put(Some("7:1:a:1"), 1).await;
+    assert_eq!(put(Some("7:1:a:1"), 1).await, first);
+    // A task that ran once more may have made something else.
+    let others = [
+        put(Some("7:1:a:1"), 2).await,
+        put(Some("7:1:a:2"), 1).await,
+        put(None, 1).await,
+        put(None, 1).await,
+    ];
+    let all: std::collections::BTreeSet<&String> = others.iter().chain([&first]).collect();
+    assert_eq!(all.len(), 5);
+}

@@ -9,7 +9,7 @@ use noetl_engine::{Decision, Input, Plan, SlotChange, SlotGrant, SlotHolder, Sta
 use noetl_store::{
     Awaited, CachePut, CachedResult, ErrandChange, MatchKey, NewWait, WaitChange, WaitKind,
 };
-use noetl_types::{CommandId, Digest, Json, Millis, Text, Timestamp};
+use noetl_types::{CommandId, Digest, ExecutionId, Json, Millis, Text, Timestamp};
 use serde::Serialize;
 
 use super::live::Live;
@@ -135,9 +135,16 @@ impl Beyond {
         std::mem::take(&mut self.cached).into_values().collect()
     }
 
-    /// What is owed, to be done now.
-    pub(super) fn into_owed(self) -> Vec<Owed> {
-        self.owed.into_values().collect()
+    /// What is owed, to be done now, and runs to be ended where somebody else does that.
+    pub(super) fn into_owed(self, ends_children: bool) -> (Vec<Owed>, Vec<ExecutionId>) {
+        let (mut owed, mut children) = (Vec::new(), Vec::new());
+        for found in self.owed.into_values() {
+            match found {
+                Owed::CancelChild { child } if ends_children => children.push(child),
+                found => owed.push(found),
+            }
+        }
+        (owed, children)
     }
 }
 

@@ -226,6 +226,7 @@ pub(super) fn timer_changes(
 /// A timer as the store names it.
 fn timer_text(id: &TimerId) -> Text {
     match id {
+        TimerId::Start => "start".into(),
         TimerId::Execution => "execution".into(),
         TimerId::Step { step, run } => format!("step:{run}:{step}").into(),
         TimerId::Command { command, timer } => format!("{}:{command}", timer.as_str()).into(),
@@ -234,8 +235,10 @@ fn timer_text(id: &TimerId) -> Text {
 
 /// The timer of a name that [`timer_text`] made.
 pub(crate) fn timer_of(text: &str) -> Option<TimerId> {
-    if text == "execution" {
-        return Some(TimerId::Execution);
+    match text {
+        "start" => return Some(TimerId::Start),
+        "execution" => return Some(TimerId::Execution),
+        _ => {}
     }
     let (kind, rest) = text.split_once(':')?;
     if let Some(timer) = CommandTimer::parse(kind) {
@@ -262,7 +265,10 @@ mod tests {
         let command = CommandId::new(77).unwrap();
         let of_command = |timer| TimerId::Command { command, timer };
         let of_commands = CommandTimer::ALL.map(of_command);
-        for id in [TimerId::Execution, step].into_iter().chain(of_commands) {
+        for id in [TimerId::Start, TimerId::Execution, step]
+            .into_iter()
+            .chain(of_commands)
+        {
             assert_eq!(timer_of(&timer_text(&id)), Some(id));
         }
         assert_eq!(timer_of("sleep:x"), None);

@@ -21,6 +21,8 @@ pub(crate) struct Letter {
     pub(super) offer: Option<Arc<Offer>>,
     /// What must not have been done before for the input to count.
     pub(super) claims: Claims,
+    /// Whether the sender ends the runs that are not waited for any more.
+    pub(super) ends_children: bool,
     pub(super) reply: oneshot::Sender<Result<Reply, RuntimeError>>,
 }
 
@@ -59,6 +61,8 @@ pub(crate) struct Reply {
     pub(crate) outcome: Option<Outcome>,
     /// Slots that it turned out to want, where nothing was written that could tell.
     pub(crate) wants: Vec<SlotWant>,
+    /// Runs that nobody waits for any more, and that the sender ends.
+    pub(crate) children: Vec<ExecutionId>,
 }
 
 /// A worker that reports and can take what follows.
@@ -106,6 +110,7 @@ impl Letter {
             fence: None,
             offer: None,
             claims: Claims::default(),
+            ends_children: false,
             reply,
         };
         (letter, answer)
@@ -122,6 +127,15 @@ impl Letter {
     /// The same, only to count where it is the first to do something.
     pub(crate) fn claiming(self, claims: Claims) -> Self {
         Self { claims, ..self }
+    }
+
+    /// The same, from somebody who ends the runs that are not waited for any more, and is told of
+    /// them. They are owed all the same, should the sender fail to.
+    pub(crate) fn ending_children(self) -> Self {
+        Self {
+            ends_children: true,
+            ..self
+        }
     }
 
     /// The same, from somebody who takes what follows.
@@ -161,6 +175,7 @@ impl Letter {
                 fence: None,
                 offer,
                 claims: Claims::default(),
+                ends_children: false,
                 reply,
             });
         }

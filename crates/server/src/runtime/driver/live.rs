@@ -126,7 +126,7 @@ impl Live {
 
     /// Its timers, by name.
     pub(super) fn open_timers(&self) -> BTreeMap<Text, Timestamp> {
-        if self.definition.has_timers {
+        if self.definition.has_timers || self.state.start_time().is_some() {
             timers(&self.state, &self.definition.plan)
         } else {
             BTreeMap::new()

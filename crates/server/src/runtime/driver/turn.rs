@@ -495,7 +495,10 @@ impl Draft {
         let execution_id = live.header.execution_id;
         let version = appended.head.version;
         core.alarms.set(execution_id, self.armed);
-        core.run_errands(execution_id, self.beyond.into_owed());
+        let ends_children = |decided: &Decided| decided.letter.ends_children;
+        let ending = self.decided.iter().position(ends_children);
+        let (owed, mut children) = self.beyond.into_owed(ending.is_some());
+        core.run_errands(execution_id, owed);
         core.followers.tell(execution_id, version, outcome.clone());
         core.appended
             .send_modify(|count| *count = count.wrapping_add(1));
@@ -509,6 +512,10 @@ impl Draft {
                 outcome: outcome.clone(),
                 // The append has told them.
                 wants: Vec::new(),
+                children: match ending {
+                    Some(ending) if ending == index => std::mem::take(&mut children),
+                    Some(_) | None => Vec::new(),
+                },
             };
             if let Err(Ok(lost)) = decided.letter.reply.send(Ok(reply)) {
                 core.give_back(lost.leased);
