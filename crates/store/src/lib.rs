@@ -34,6 +34,7 @@ pub mod sqlite;
 mod store;
 #[cfg(test)]
 mod suite;
+mod vault;
 
 pub use commons::Commons;
 pub use error::{Cause, StoreError};
@@ -44,3 +45,4 @@ pub use postgres::PostgresStore;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
 pub use store::Store;
+pub use vault::Vault;

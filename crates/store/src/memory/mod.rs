@@ -10,6 +10,7 @@ mod shared;
 mod state;
 #[cfg(test)]
 mod tests;
+mod vault;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -186,8 +187,13 @@ impl Store for MemoryStore {
         Ok(self.lock().list_commands(&filter))
     }
 
-    async fn release_worker(&self, worker: &WorkerId, now: Timestamp) -> Result<u64, StoreError> {
-        Ok(self.lock().release_worker(worker, now))
+    async fn release_worker(
+        &self,
+        tenant_id: &TenantId,
+        worker: &WorkerId,
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
+        Ok(self.lock().release_worker(tenant_id, worker, now))
     }
 
     async fn pool_counts(&self) -> Result<Vec<PoolCount>, StoreError> {

@@ -11,6 +11,7 @@ use noetl_types::{
 };
 
 use super::shared::Shared;
+use super::vault::Kept;
 use crate::error::StoreError;
 use crate::machines::Machines;
 use crate::model::{
@@ -43,6 +44,8 @@ pub(super) struct State {
     pub(super) runtimes: BTreeMap<(RuntimeKind, Text), Runtime>,
     /// What is about more than one execution.
     pub(super) shared: Shared,
+    /// Who may come in, and what was done.
+    pub(super) kept: Kept,
     /// Executions with ids below are dropped.
     dropped_below: i64,
 }

@@ -1,6 +1,7 @@
 //! What a store is asked and what it answers: plain data, the same for every backend.
 
 mod append;
+mod audit;
 mod cache;
 mod catalog;
 mod claim;
@@ -19,12 +20,14 @@ mod signal;
 mod slot;
 mod sweep;
 mod timer;
+mod token;
 mod var;
 mod wait;
 
 pub use append::{
     Append, AppendRefused, Appended, InvalidAppend, MAX_APPEND_EVENTS, MAX_APPEND_ITEMS,
 };
+pub use audit::{AuditEntry, NewAudit};
 pub use cache::{CachePut, Cached, CachedResult};
 pub use catalog::{
     CatalogEntry, CatalogFilter, CatalogKey, NewCatalogEntry, Registered, VersionFilter,
@@ -54,6 +57,7 @@ pub use signal::{Broadcast, BroadcastFilter};
 pub use slot::{Slot, SlotChange, SlotChoice, SlotHolder, SlotId, SlotState, SlotWish};
 pub use sweep::Swept;
 pub use timer::{DueTimer, TimerChange};
+pub use token::ApiToken;
 pub use var::{
     MAX_VAR_BYTES, MAX_VAR_NAME_BYTES, MAX_VARS, MAX_VARS_BYTES, UnknownVarKind, Var, VarKind,
     VarsRefused,
@@ -63,6 +67,7 @@ pub use wait::{
     WaitPlace,
 };
 
+pub(crate) use audit::Trails;
 pub(crate) use claim::KeptDedup;
 pub(crate) use signal::oldest;
 pub(crate) use slot::{MAX_GRANTS, grant};

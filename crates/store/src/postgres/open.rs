@@ -11,7 +11,7 @@ use super::pool::Pool;
 use crate::error::StoreError;
 use crate::migration::{Migration, pending};
 
-static MIGRATIONS: [Migration; 3] = [
+static MIGRATIONS: [Migration; 4] = [
     Migration {
         version: 1,
         name: "tables",
@@ -26,6 +26,11 @@ static MIGRATIONS: [Migration; 3] = [
         version: 3,
         name: "commons",
         sql: include_str!("migrations/0003_commons.sql"),
+    },
+    Migration {
+        version: 5,
+        name: "vault",
+        sql: include_str!("migrations/0005_vault.sql"),
     },
 ];
 

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use noetl_types::limits::{MaxAttempts, Priority};
 use noetl_types::record::{Elapsed, SchemaVersion};
 use noetl_types::{
-    CatalogId, Chain, CommandId, CommandStatus, Digest, EventId, EventName, ExecutionId,
+    AuditId, CatalogId, Chain, CommandId, CommandStatus, Digest, EventId, EventName, ExecutionId,
     ExecutionStatus, Json, MachineId, OrganizationId, PlaybookPath, PoolName, ResultId, RuntimeId,
-    Seq, SignalId, StatusName, StepName, TenantId, Text, Timestamp, Version, WorkerId, json,
+    Seq, SignalId, StatusName, StepName, TenantId, Text, Timestamp, TokenId, Version, WorkerId,
+    json,
 };
 
 use crate::model::{LeaseToken, Origin, RuntimeKind, VarKind, WaitKind};
@@ -331,6 +332,7 @@ macro_rules! numbers {
 }
 
 numbers!(
+    AuditId,
     CatalogId,
     CommandId,
     EventId,
@@ -339,6 +341,7 @@ numbers!(
     RuntimeId,
     Seq,
     SignalId,
+    TokenId,
     Version,
     MaxAttempts,
     Priority
@@ -393,7 +396,7 @@ texts!(
     StepName: Self::new,
     TenantId: Self::new,
     OrganizationId: Self::new,
-    PoolName: Self::new,
+    PoolName: Self::read_queue,
     PlaybookPath: Self::new,
     WorkerId: Self::new,
     CommandStatus: Self::parse,

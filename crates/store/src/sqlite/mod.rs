@@ -15,6 +15,7 @@ mod readers;
 mod shared;
 #[cfg(test)]
 mod tests;
+mod vault;
 mod writer;
 
 use std::fs::File;
@@ -277,11 +278,16 @@ impl Store for SqliteStore {
             .await
     }
 
-    async fn release_worker(&self, worker: &WorkerId, now: Timestamp) -> Result<u64, StoreError> {
-        let worker = worker.clone();
+    async fn release_worker(
+        &self,
+        tenant_id: &TenantId,
+        worker: &WorkerId,
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
+        let (tenant_id, worker) = (tenant_id.clone(), worker.clone());
         self.writer
             .run(Durability::Forgettable, move |connection| {
-                queue::release_worker(connection, &worker, now)
+                queue::release_worker(connection, (&tenant_id, &worker), now)
             })
             .await
     }

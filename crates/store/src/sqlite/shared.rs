@@ -18,11 +18,11 @@ use crate::row::{
     Table, ToCell as _, VAR, WAIT, broadcast_row, slot_id_row, var_row,
 };
 
-fn select(table: &Table, rest: &str) -> String {
+pub(super) fn select(table: &Table, rest: &str) -> String {
     format!("SELECT {} FROM {} {rest}", table.list(), table.name)
 }
 
-fn insert(verb: &str, table: &Table) -> String {
+pub(super) fn insert(verb: &str, table: &Table) -> String {
     let (name, columns) = (table.name, table.list());
     let places = places(table.columns.len());
     format!("{verb} INTO {name} ({columns}) VALUES ({places})")
