@@ -22,6 +22,7 @@ pub mod runtime;
 pub mod signal;
 pub mod system;
 pub mod token;
+pub mod tokens;
 pub mod vars;
 pub mod worker_api;
 

@@ -12,4 +12,4 @@ pub mod runtime;
 
 pub use chance::{Chance, SystemChance};
 pub use clock::{Clock, SystemClock};
-pub use runtime::{Runtime, RuntimeError, Settings};
+pub use runtime::{Behalf, Runtime, RuntimeError, Settings};

@@ -8,4 +8,5 @@ pub(crate) mod graph;
 pub(crate) mod run;
 pub(crate) mod schema;
 pub(crate) mod serve;
+pub(crate) mod token;
 pub(crate) mod worker;

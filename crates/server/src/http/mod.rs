@@ -7,13 +7,16 @@
 //! Must not: decide anything about executions, or touch the store.
 
 mod access;
+mod acting;
 mod answer;
 mod body;
+mod door;
 mod failure;
 mod front;
 mod handlers;
 mod identity;
 mod params;
+mod rates;
 mod request_id;
 mod routes;
 mod serve;
@@ -21,6 +24,8 @@ mod settings;
 mod stall;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 pub use serve::{ServeError, serve};
 pub use settings::HttpSettings;
+pub use tls::{Tls, TlsRefused};

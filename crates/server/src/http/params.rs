@@ -7,8 +7,8 @@ use axum::http::request::Parts;
 use noetl_types::limits::PageLimit;
 use noetl_types::{ErrorCode, EventId, ExecutionId, Text};
 
+use super::acting::App;
 use super::failure::Failure;
-use super::routes::App;
 
 /// The execution that an address names.
 #[derive(Debug, Clone, Copy)]

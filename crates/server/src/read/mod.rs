@@ -12,7 +12,6 @@ mod detail;
 mod elapsed;
 mod events;
 mod execution;
-pub(crate) mod identity;
 mod list;
 mod placement;
 mod put_result;

@@ -5,6 +5,7 @@
 
 mod alarms;
 mod background;
+mod behalf;
 mod claim;
 mod classic;
 mod definition;
@@ -22,6 +23,8 @@ mod settings;
 mod signals;
 mod start;
 mod steer;
+mod tokens;
+mod trail;
 mod worker_api;
 
 use std::sync::Arc;
@@ -41,6 +44,7 @@ use tokio_util::task::TaskTracker;
 use crate::chance::{Chance, SystemChance};
 use crate::clock::Clock;
 use alarms::Alarms;
+pub use behalf::Behalf;
 use classic::Claims;
 use definition::Definitions;
 pub(crate) use definition::{Definition, NotRunnable};
@@ -51,11 +55,15 @@ use ids::Ids;
 use outcome::Outcome;
 pub use settings::Settings;
 pub(crate) use start::catalog_key;
+use tokens::Tokens;
+pub(crate) use trail::Act;
+use trail::Trail;
 
-/// Drives executions on a store. A clone is another handle of the same.
+/// Drives executions on a store. A clone is another handle of the same, on the same behalf.
 #[derive(Clone)]
 pub struct Runtime {
     core: Arc<Core>,
+    behalf: Behalf,
 }
 
 struct Core {
@@ -74,6 +82,10 @@ struct Core {
     claims: Claims,
     opened_at: Timestamp,
     alarms: Alarms,
+    /// Tokens that were asked about lately.
+    tokens: Tokens,
+    /// What is on its way to the trail.
+    trail: Trail,
     tasks: TaskTracker,
     shutdown: CancellationToken,
 }
@@ -113,16 +125,41 @@ impl Runtime {
             claims: Claims::default(),
             opened_at: now,
             alarms: Alarms::default(),
+            tokens: Tokens::default(),
+            trail: Trail::default(),
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
         });
         core.work_in_background();
-        Ok(Self { core })
+        Ok(Self {
+            core,
+            behalf: Behalf::default(),
+        })
+    }
+
+    /// A handle of the same on behalf of somebody else.
+    #[must_use]
+    pub fn on_behalf_of(&self, behalf: Behalf) -> Self {
+        Self {
+            core: Arc::clone(&self.core),
+            behalf,
+        }
+    }
+
+    /// Whom calls are made for.
+    pub(crate) fn behalf(&self) -> &Behalf {
+        &self.behalf
+    }
+
+    /// Whose data is read and written.
+    pub(crate) fn tenant(&self) -> &TenantId {
+        &self.behalf.tenant_id
     }
 
     /// Stops: whoever waits is answered, what is being written is finished.
     pub async fn close(&self, patience: Duration) {
         self.core.shutdown.cancel();
+        self.core.sum_up_refusals(true).await;
         self.core.desk.look_again();
         self.core.tasks.close();
         if tokio::time::timeout(patience, self.core.tasks.wait())
@@ -200,7 +237,9 @@ impl Core {
         tenant_id: &TenantId,
         catalog_id: CatalogId,
     ) -> Result<Arc<Definition>, RuntimeError> {
-        if let Some(definition) = self.definitions.get(catalog_id) {
+        let known = self.definitions.get(catalog_id);
+        let is_theirs = |known: &Arc<Definition>| known.entry.tenant_id == *tenant_id;
+        if let Some(definition) = known.filter(is_theirs) {
             return Ok(definition);
         }
         let key = CatalogKey::Id(catalog_id);

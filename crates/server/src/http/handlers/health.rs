@@ -8,8 +8,8 @@ use axum::response::{IntoResponse as _, Response};
 use noetl_api::health::{Alive, Health};
 
 use crate::http::access::Caller;
+use crate::http::acting::App;
 use crate::http::answer::Answer;
-use crate::http::routes::App;
 
 /// The process answers, so it lives. Touches nothing.
 pub(in crate::http) async fn alive() -> Answer<Alive> {
@@ -21,7 +21,8 @@ pub(in crate::http) async fn ready(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
 ) -> Response {
-    let ready = app.runtime.ready().await;
+    let ready = app.of_nobody().ready().await;
+    let ready = ready.with_overrides(app.unsafe_settings());
     let ready = if caller.is_ok() {
         ready
     } else {

@@ -9,6 +9,7 @@ use noetl_store::{Answered, DedupClaim, Fence, IdempotencyClaim};
 use noetl_types::{CommandId, ErrorCode, ExecutionId, Version};
 use tokio::sync::oneshot;
 
+use crate::runtime::behalf::Behalf;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::outcome::Outcome;
 
@@ -21,6 +22,8 @@ pub(crate) struct Letter {
     pub(super) offer: Option<Arc<Offer>>,
     /// What must not have been done before for the input to count.
     pub(super) claims: Claims,
+    /// Whom it comes from, where it may be somebody whom the execution is none of the business.
+    pub(super) behalf: Option<Behalf>,
     pub(super) reply: oneshot::Sender<Result<Reply, RuntimeError>>,
 }
 
@@ -104,6 +107,7 @@ impl Letter {
             fence: None,
             offer: None,
             claims: Claims::default(),
+            behalf: None,
             reply,
         };
         (letter, answer)
@@ -113,6 +117,14 @@ impl Letter {
     pub(crate) fn fenced(self, fence: Fence) -> Self {
         Self {
             fence: Some(fence),
+            ..self
+        }
+    }
+
+    /// The same from somebody who may only speak about what is theirs.
+    pub(crate) fn on_behalf_of(self, behalf: Behalf) -> Self {
+        Self {
+            behalf: Some(behalf),
             ..self
         }
     }
@@ -144,6 +156,7 @@ impl Letter {
         let Self {
             input,
             offer,
+            behalf,
             reply,
             ..
         } = self;
@@ -159,6 +172,7 @@ impl Letter {
                 fence: None,
                 offer,
                 claims: Claims::default(),
+                behalf,
                 reply,
             });
         }
