@@ -50,6 +50,7 @@ impl Processes {
                 "--store",
             ])
             .arg(store)
+            .env("NOETL_DEV", "true")
             .envs(variables);
         let mut server = Child::spawn("server", server, site.folder())?;
         let mut worker = command(noetl, "worker");

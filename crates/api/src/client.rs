@@ -16,6 +16,8 @@ use std::time::Duration;
 use noetl_types::{ByteSize, Millis};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Url, redirect};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 
 use crate::paths;
 
@@ -57,6 +59,7 @@ impl Client {
     pub fn new(base_url: &str, settings: ClientSettings) -> Result<Self, ClientRefused> {
         let ClientSettings {
             token,
+            authority,
             connect_timeout,
             timeout,
             max_answer,
@@ -83,7 +86,7 @@ impl Client {
         } else {
             builder
         };
-        let http = with_tls(builder, &base)?
+        let http = with_tls(builder, &base, authority.as_deref())?
             .build()
             .map_err(|error| ClientRefused::Build(call::causes(&error).into()))?;
         let base = base.as_str().trim_end_matches('/').to_owned();
@@ -121,16 +124,31 @@ fn url(base: &str, path: &str) -> Result<Url, ClientRefused> {
     Url::parse(&text).map_err(|error| ClientRefused::bad_url(&text, error))
 }
 
+/// The authorities in a file of certificates.
+fn trusted(pem: &[u8]) -> Result<rustls::RootCertStore, ClientRefused> {
+    let refused = |error: &dyn std::fmt::Display| {
+        ClientRefused::Build(format!("the certificates of the authority: {error}").into())
+    };
+    let mut roots = rustls::RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        let certificate = certificate.map_err(|error| refused(&error))?;
+        roots.add(certificate).map_err(|error| refused(&error))?;
+    }
+    Ok(roots)
+}
+
 /// Gives the builder a provider of cryptography, without which it cannot be built.
 ///
-/// A plain address never speaks TLS, so it gets a configuration that trusts nobody. For others the
+/// A plain address never speaks TLS, so it gets a configuration that trusts nobody; one for which
+/// authorities are named trusts those. For others the
 /// verifier of the platform is used, which takes the provider of the process: the binary installs
 /// one, and where it has not, this does.
 fn with_tls(
     builder: reqwest::ClientBuilder,
     base: &Url,
+    authority: Option<&[u8]>,
 ) -> Result<reqwest::ClientBuilder, ClientRefused> {
-    if base.scheme() == "https" {
+    if base.scheme() == "https" && authority.is_none() {
         // An error says that there is one already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         return Ok(builder);
@@ -139,7 +157,7 @@ fn with_tls(
     let config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| ClientRefused::Build(error.to_string().into()))?
-        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_root_certificates(trusted(authority.unwrap_or_default())?)
         .with_no_client_auth();
     Ok(builder.tls_backend_preconfigured(config))
 }

@@ -34,6 +34,9 @@ pub struct Ready {
     /// What is wrong with those that are not well; told only to who shows an identity.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub reasons: BTreeMap<Text, Text>,
+    /// Settings that make it less safe than it should be.
+    #[serde(default, rename = "unsafe", skip_serializing_if = "Vec::is_empty")]
+    pub overrides: Vec<Text>,
 }
 
 impl Ready {
@@ -43,6 +46,7 @@ impl Ready {
             status: Health::Ok,
             checks: BTreeMap::new(),
             reasons: BTreeMap::new(),
+            overrides: Vec::new(),
         };
         for (name, found) in checks {
             let health = if found.is_ok() {
@@ -69,6 +73,15 @@ impl Ready {
             self.reasons.insert(name.into(), reason);
         }
         self
+    }
+
+    /// The same with settings that make it less safe than it should be.
+    #[must_use]
+    pub fn with_overrides(self, overrides: &[&str]) -> Self {
+        Self {
+            overrides: overrides.iter().map(|name| Text::from(*name)).collect(),
+            ..self
+        }
     }
 
     /// The same for strangers.

@@ -24,6 +24,7 @@ pub mod signal;
 pub mod stream;
 pub mod system;
 pub mod token;
+pub mod tokens;
 pub mod vars;
 pub mod worker_api;
 

@@ -122,6 +122,12 @@ pub const DASHBOARD_WIDGETS: &str = "/api/dashboard/widgets";
 pub const SHARD_INFO: &str = "/api/runtime/shard-info";
 /// Who makes a request.
 pub const WHOAMI: &str = "/api/whoami";
+/// The tokens.
+pub const TOKENS: &str = "/api/tokens";
+/// A token.
+pub const TOKEN: &str = "/api/tokens/{token_id}";
+/// What was done that somebody may ask about.
+pub const AUDIT: &str = "/api/audit";
 /// How the server is.
 pub const API_HEALTH: &str = "/api/health";
 /// What the server knows of itself.

@@ -4,7 +4,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    check, completions, config, explain, graph, run, schema, serve, stream, worker,
+    check, completions, config, explain, graph, run, schema, serve, stream, token, worker,
 };
 use crate::exit::Exit;
 
@@ -80,6 +80,7 @@ pub(crate) enum Command {
     Server(serve::ServerArgs),
     Worker(worker::WorkerArgs),
     Stream(stream::StreamArgs),
+    Token(token::TokenArgs),
     Config(config::ConfigArgs),
     Completions(completions::CompletionsArgs),
 }

@@ -8,7 +8,7 @@ use clap::error::ErrorKind;
 
 use crate::args::{Color, Command, CommandLine};
 use crate::commands::{
-    check, completions, config, explain, graph, run as play, schema, serve, stream, worker,
+    check, completions, config, explain, graph, run as play, schema, serve, stream, token, worker,
 };
 use crate::error::Error;
 use crate::exit::Exit;
@@ -49,6 +49,7 @@ fn dispatch(line: &CommandLine, io: &mut Io<'_>) -> Result<Exit, Error> {
         Command::Server(args) => serve::run(&args.settings.given, serve::Work::Elsewhere, io),
         Command::Worker(args) => worker::run(args, io),
         Command::Stream(args) => stream::run(args, io),
+        Command::Token(args) => token::run(args, io),
         Command::Config(args) => config::run(args, io),
         Command::Check(args) => check::run(args, quiet, io),
         Command::Graph(args) => graph::run(args, io),

@@ -15,4 +15,4 @@ pub mod vault;
 pub use chance::{Chance, SystemChance};
 pub use clock::{Clock, SystemClock};
 pub use noetl_bus::nats::LinkSettings;
-pub use runtime::{NatsSettings, Runtime, RuntimeError, Settings, StreamSettings};
+pub use runtime::{Behalf, NatsSettings, Runtime, RuntimeError, Settings, StreamSettings};

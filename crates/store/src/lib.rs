@@ -39,6 +39,7 @@ mod store;
 #[cfg(test)]
 mod suite;
 mod upkeep;
+mod vault;
 
 pub use commons::Commons;
 pub use credentials::Credentials;
@@ -54,3 +55,4 @@ pub use retention::{LogDamage, purge, verify_log, verify_logs};
 pub use sqlite::SqliteStore;
 pub use store::Store;
 pub use upkeep::Upkeep;
+pub use vault::Vault;

@@ -22,13 +22,16 @@ use crate::model::{
 };
 use crate::outlets::Outlets;
 use crate::upkeep::Upkeep;
+use crate::vault::Vault;
 
 /// Where a system keeps what it knows.
 ///
 /// Times and tokens come in with the call: a store reads no clock and makes no random numbers. A
 /// call whose future is dropped may still take effect.
 #[async_trait]
-pub trait Store: Commons + Credentials + Outlets + Upkeep + Send + Sync + fmt::Debug {
+pub trait Store:
+    Commons + Credentials + Outlets + Upkeep + Vault + Send + Sync + fmt::Debug
+{
     /// Writes events, and all that follows from them, with one verdict for each append.
     ///
     /// Appends are independent: none fails because of another. Where two of one call name the same
@@ -144,11 +147,17 @@ pub trait Store: Commons + Credentials + Outlets + Upkeep + Send + Sync + fmt::D
     /// a worker, and, with [`CommandFilter::open_of`], for all that is open in an execution.
     async fn commands(&self, filter: CommandFilter) -> Result<CommandPage, StoreError>;
 
-    /// Ends the leases of a worker that goes away at `now`, and says how many had longer to go.
+    /// Ends the leases of a tenant's worker that goes away at `now`, and says how many had longer to
+    /// go. One of the same name may work for another tenant.
     ///
     /// The commands stay leased until an append takes the leases away, as with any lease that has
     /// run out: [`Store::expired`] tells them from now on. Like a grant it is not durable by itself.
-    async fn release_worker(&self, worker: &WorkerId, now: Timestamp) -> Result<u64, StoreError>;
+    async fn release_worker(
+        &self,
+        tenant_id: &TenantId,
+        worker: &WorkerId,
+        now: Timestamp,
+    ) -> Result<u64, StoreError>;
 
     /// How busy the pools are that have anything to do, by name; at most [`crate::MAX_POOLS`] of
     /// them.

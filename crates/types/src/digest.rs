@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
+use subtle::ConstantTimeEq as _;
 
 /// A SHA-256 digest; its text is 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,6 +47,12 @@ impl Digest {
     /// The bytes.
     pub const fn as_bytes(&self) -> &[u8; Self::LEN] {
         &self.0
+    }
+
+    /// Whether two digests of secrets are the same, found out in a time that does not depend on where
+    /// they differ.
+    pub fn is_same_as_secret(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
     }
 
     /// Reads the text form; capital digits are understood.

@@ -13,6 +13,7 @@ pub mod name;
 mod quantity;
 pub mod record;
 pub mod redact;
+pub mod scope;
 pub mod size;
 pub mod status;
 pub mod text;
@@ -29,6 +30,7 @@ pub use id::{
 pub use json::{Json, JsonMap};
 pub use name::{OrganizationId, PlaybookPath, PoolName, StepName, TenantId, WorkerId};
 pub use record::{Chain, EventRecord, FeedPosition, NewEvent, Seq, StoredEvent, Version};
+pub use scope::{Scope, Scopes};
 pub use size::ByteSize;
 pub use status::{CommandStatus, EventStatus, ExecutionStatus, StatusName};
 pub use text::Text;

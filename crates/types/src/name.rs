@@ -346,6 +346,33 @@ impl PoolName {
         Self("subscription".into())
     }
 
+    /// The queue of this pool among those of all tenants. That of the default tenant has the bare
+    /// name; a dot, which no name can have, sets the others apart.
+    #[must_use]
+    pub fn within(&self, tenant_id: &TenantId) -> Self {
+        if *tenant_id == TenantId::default() {
+            return self.clone();
+        }
+        Self(format!("{tenant_id}.{}", self.0).into())
+    }
+
+    /// The pool that is a tenant's queue; `None` if the queue is another tenant's.
+    pub fn of_tenant(&self, tenant_id: &TenantId) -> Option<Self> {
+        let (owner, pool) = match self.0.split_once('.') {
+            Some((owner, pool)) => (owner, pool),
+            None => (&**DEFAULT, &*self.0),
+        };
+        (owner == tenant_id.as_str()).then(|| Self(pool.into()))
+    }
+
+    /// Reads the name of a pool, or of a tenant's queue.
+    pub fn read_queue(text: &str) -> Result<Self, NameError> {
+        match text.split_once('.') {
+            Some((owner, pool)) => Ok(Self::new(pool)?.within(&TenantId::new(owner)?)),
+            None => Self::new(text),
+        }
+    }
+
     /// The pool that runs a playbook unless its caller names one.
     pub fn default_for(path: &PlaybookPath) -> Self {
         match path.as_str().split_once('/') {
@@ -441,6 +468,23 @@ mod tests {
                 pool
             );
         }
+    }
+
+    #[test]
+    fn a_queue_belongs_to_one_tenant() {
+        let (acme, default) = (TenantId::new("acme").unwrap(), TenantId::default());
+        let shared = PoolName::shared();
+        assert_eq!(shared.within(&default), shared);
+        let theirs = shared.within(&acme);
+        assert_eq!(theirs, "acme.shared");
+        assert_eq!(theirs.of_tenant(&acme), Some(shared.clone()));
+        assert_eq!(theirs.of_tenant(&default), None);
+        assert_eq!(shared.of_tenant(&default), Some(shared.clone()));
+        assert_eq!(shared.of_tenant(&acme), None);
+        assert_eq!(PoolName::read_queue("acme.shared"), Ok(theirs));
+        assert_eq!(PoolName::read_queue("shared"), Ok(shared));
+        assert!(PoolName::read_queue("a.b.c").is_err());
+        assert!(PoolName::new("acme.shared").is_err());
     }
 
     #[test]

@@ -110,6 +110,11 @@ impl Client {
             .map_err(unreachable)
     }
 
+    /// A request without a body.
+    pub(super) fn request_by(&self, method: Method, url: Url) -> RequestBuilder {
+        self.inner.http.request(method, url)
+    }
+
     /// A request that reads what is at an address.
     pub(super) fn request(&self, url: Url) -> RequestBuilder {
         self.inner.http.request(Method::GET, url)

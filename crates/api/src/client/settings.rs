@@ -11,6 +11,8 @@ use reqwest::Url;
 pub struct ClientSettings {
     /// Who it acts for; nobody in particular where absent.
     pub token: Option<BearerToken>,
+    /// Certificates, in PEM, of the authorities that it trusts; those of the machine where absent.
+    pub authority: Option<Vec<u8>>,
     /// How long a connection may take to come about.
     pub connect_timeout: Millis,
     /// How long a call may take, besides the time that it asks the server to wait.
@@ -23,6 +25,7 @@ impl Default for ClientSettings {
     fn default() -> Self {
         Self {
             token: None,
+            authority: None,
             connect_timeout: Millis::from_secs(5),
             timeout: Millis::from_secs(30),
             max_answer: ByteSize::from_mib(128),

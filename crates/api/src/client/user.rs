@@ -1,6 +1,6 @@
 //! What people and programs ask of a server.
 
-use noetl_types::{ExecutionId, FeedPosition, Text};
+use noetl_types::{ExecutionId, FeedPosition, Text, TokenId};
 use reqwest::Url;
 use serde::Serialize;
 
@@ -19,8 +19,29 @@ use crate::signal::{
     ApprovalList, ApproveAnswer, ApproveRequest, BroadcastAnswer, SignalAnswer, SignalRequest,
 };
 use crate::stream::{FeedAnswer, StreamStatus};
+use crate::tokens::{CreatedToken, NewToken, TokenList, TokenView};
 
 impl Client {
+    /// Makes a token. It is in this answer and nowhere else.
+    pub async fn create_token(&self, request: &NewToken) -> Result<CreatedToken, ApiError> {
+        self.post(self.url(paths::TOKENS)?, request, 0).await
+    }
+
+    /// A page of the tokens.
+    pub async fn tokens(&self, cursor: Option<&Text>) -> Result<TokenList, ApiError> {
+        let cursor = cursor.map(|cursor| ("cursor".to_owned(), cursor.to_string()));
+        let pairs = cursor.into_iter().collect::<Vec<_>>();
+        self.get(with_query(self.url(paths::TOKENS)?, pairs)).await
+    }
+
+    /// Takes a token back.
+    pub async fn revoke_token(&self, token_id: TokenId) -> Result<TokenView, ApiError> {
+        let path = paths::TOKEN.replace("{token_id}", &token_id.to_string());
+        let request = self.request_by(reqwest::Method::DELETE, self.url(&path)?);
+        let response = self.accepted(request, 0).await?;
+        self.read(response).await
+    }
+
     /// Starts a run.
     pub async fn execute(&self, request: &ExecuteRequest) -> Result<ExecuteAnswer, ApiError> {
         let wait_ms = request.wait_ms.unwrap_or(0);

@@ -9,4 +9,5 @@ pub(crate) mod run;
 pub(crate) mod schema;
 pub(crate) mod serve;
 pub(crate) mod stream;
+pub(crate) mod token;
 pub(crate) mod worker;

@@ -15,6 +15,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::config::table::BOOTSTRAP_TOKEN;
 use crate::config::{Config, Dev, Flags, Server};
 use crate::error::Error;
 use crate::exit::Exit;
@@ -47,6 +48,8 @@ pub(crate) struct DevArgs {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 The first line on standard output says where it listens; log lines go to standard error.
+Callers show tokens ('noetl token'); the first one is printed when there is none yet. With
+NOETL_DEV=true programs of this machine need none. Other machines are let in with TLS only.
 
 Examples:
   noetl server                                       on a file in the data folder
@@ -94,9 +97,15 @@ pub(crate) fn run(
 async fn serve(config: &Config, place: &Place, work: Work, io: &mut Io<'_>) -> Result<(), Error> {
     let (orderly, at_once) = roles::stopped()?;
     // Before the store is opened: a second server on the same port must not touch it.
-    let (listener, address) = roles::listen(config).await?;
+    let settings = roles::http_settings(config, place, work == Work::Here)?;
+    let (listener, address) = roles::listen(config, &settings).await?;
     let store = open(place).await?;
-    let url = format!("http://{address}");
+    let scheme = if settings.tls.is_some() {
+        "https"
+    } else {
+        "http"
+    };
+    let url = format!("{scheme}://{address}");
     let runtime = roles::open_runtime(Arc::clone(&store), config, Some(&url)).await?;
     if place.file().is_some() {
         let count = roles::bury(&*store, &runtime)
@@ -106,11 +115,18 @@ async fn serve(config: &Config, place: &Place, work: Work, io: &mut Io<'_>) -> R
             tracing::warn!(count, "runs whose process is gone are cancelled");
         }
     }
+    let first_token = if settings.is_dev {
+        None
+    } else {
+        let given = config.get(&BOOTSTRAP_TOKEN)?;
+        let made = runtime.bootstrap(given.as_deref()).await;
+        made.map_err(StartError::Runtime)?
+    };
     let worker = match work {
         Work::Here => Some(start_worker(config, &runtime, io)?),
         Work::Elsewhere => None,
     };
-    let house = House::start(runtime, listener, worker);
+    let house = House::start(runtime, listener, settings, worker);
     let _beacon = match place.file() {
         Some(file) => Some(
             Beacon::new(url.clone())
@@ -120,6 +136,9 @@ async fn serve(config: &Config, place: &Place, work: Work, io: &mut Io<'_>) -> R
         None => None,
     };
     announce(&url, address, place, work, io)?;
+    if let Some(token) = first_token {
+        introduce(&token, io)?;
+    }
     tokio::select! {
         stopped = house.until(&orderly) => stopped?,
         () = at_once.cancelled() => {}
@@ -165,14 +184,14 @@ struct House {
 }
 
 impl House {
-    fn start(runtime: Runtime, listener: TcpListener, worker: Option<InProcess>) -> Self {
+    fn start(
+        runtime: Runtime,
+        listener: TcpListener,
+        settings: HttpSettings,
+        worker: Option<InProcess>,
+    ) -> Self {
         let stop_server = CancellationToken::new();
-        let server = http::serve(
-            runtime.clone(),
-            listener,
-            HttpSettings::default(),
-            stop_server.clone(),
-        );
+        let server = http::serve(runtime.clone(), listener, settings, stop_server.clone());
         Self {
             runtime,
             server: tokio::spawn(server),
@@ -210,6 +229,17 @@ async fn failure_of(worker: &mut Option<InProcess>) -> noetl_worker::WorkerError
         return error;
     }
     std::future::pending().await
+}
+
+/// Shows the first token. It goes to standard output alone, which no log keeps.
+fn introduce(token: &str, io: &mut Io<'_>) -> Result<(), Error> {
+    writeln!(
+        io.out,
+        "First token, which may do everything; it is shown this once:"
+    )?;
+    writeln!(io.out, "{token}")?;
+    io.out.flush()?;
+    Ok(())
 }
 
 fn announce(

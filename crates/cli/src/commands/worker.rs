@@ -5,11 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use noetl_api::client::BearerToken;
-use noetl_api::{Client, ClientSettings};
 use noetl_tools::egress::EgressPolicy;
 
-use crate::config::table::{POOL, SERVER_URL, TOKEN};
+use crate::config::table::{POOL, SERVER_URL};
 use crate::config::{Config, Flags, Worker};
 use crate::error::Error;
 use crate::exit::Exit;
@@ -53,12 +51,8 @@ pub(crate) fn run(args: &WorkerArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
 
 async fn work(config: &Config, io: &mut Io<'_>) -> Result<(), Error> {
     let (orderly, at_once) = roles::stopped()?;
-    let settings = ClientSettings {
-        token: config.get(&TOKEN)?.map(BearerToken::new),
-        ..ClientSettings::default()
-    };
+    let client = roles::client(config)?;
     let url = config.value(&SERVER_URL)?;
-    let client = Client::new(&url, settings).map_err(StartError::Client)?;
     let plan = WorkerPlan::new(config, config.value(&POOL)?, &io.env)?;
     let toolbox = roles::toolbox(config, &io.env, EgressPolicy::Public { allow: Vec::new() })?;
     writeln!(

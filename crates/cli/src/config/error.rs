@@ -74,7 +74,9 @@ impl ConfigError {
                 Some("name another folder by --data-dir or NOETL_DATA_DIR".to_owned())
             }
             Self::Unsafe(_) => Some(
-                "listen on a loopback address such as 127.0.0.1, with NOETL_DEV=true".to_owned(),
+                "listen on a loopback address such as 127.0.0.1, or set NOETL_TLS_CERT and \
+                 NOETL_TLS_KEY, with NOETL_DEV=false"
+                    .to_owned(),
             ),
             Self::Invalid { .. } | Self::File { .. } => None,
         }

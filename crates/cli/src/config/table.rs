@@ -56,9 +56,61 @@ pub(crate) static PUBLIC_URL: Setting<String> = Setting::absent(
 
 pub(crate) static DEV: Setting<bool> = Setting::absent(
     "NOETL_DEV",
-    "true, since there are no tokens yet",
+    "true in noetl dev, false in noetl server",
     read::flag,
     "Whether programs of this machine are let in without a token",
+);
+
+pub(crate) static BOOTSTRAP_TOKEN: Setting<String> = Setting::absent(
+    "NOETL_BOOTSTRAP_TOKEN",
+    "made and printed once",
+    read::text,
+    "First token of a server without any, which may do everything: noetl_<prefix>_<64 hex digits>",
+)
+.secret();
+
+pub(crate) static TLS_CERT: Setting<PathBuf> = Setting::absent(
+    "NOETL_TLS_CERT",
+    "no encryption, so only this machine is let in",
+    read::path,
+    "File with the certificates of the server in PEM",
+)
+.flag("tls-cert", "FILE", LISTENING);
+
+pub(crate) static TLS_KEY: Setting<PathBuf> = Setting::absent(
+    "NOETL_TLS_KEY",
+    "none",
+    read::path,
+    "File with the key of the certificate in PEM",
+)
+.flag("tls-key", "FILE", LISTENING);
+
+pub(crate) static TLS_CLIENT_CA: Setting<PathBuf> = Setting::absent(
+    "NOETL_TLS_CLIENT_CA",
+    "clients need no certificate",
+    read::path,
+    "File with the authority, in PEM, that must have signed the certificates of clients",
+);
+
+pub(crate) static UNSAFE_PLAINTEXT: Setting<bool> = Setting::new(
+    "NOETL_UNSAFE_PLAINTEXT",
+    "false",
+    read::flag,
+    "Lets other machines in without encryption; shows in /readyz",
+);
+
+pub(crate) static RATE_PER_TOKEN: Setting<u32> = Setting::absent(
+    "NOETL_RATE_PER_TOKEN",
+    "5000, and 0 on an embedded database",
+    read::number::<0, 1_000_000>,
+    "Requests in a second for each token; 0 is any number",
+);
+
+pub(crate) static RATE_PER_TENANT: Setting<u32> = Setting::absent(
+    "NOETL_RATE_PER_TENANT",
+    "5000, and 0 on an embedded database",
+    read::number::<0, 1_000_000>,
+    "Requests in a second for each tenant; 0 is any number",
 );
 
 pub(crate) static DSN: Setting<String> = Setting::absent(
@@ -300,17 +352,24 @@ pub(crate) static SERVER_URL: Setting<String> = Setting::new(
     "NOETL_SERVER_URL",
     "http://localhost:8082",
     read::url,
-    "Address of the server that the worker works for",
+    "Address of the server",
 )
-.flag("server", "URL", &[Role::Worker]);
+.flag("server", "URL", &[Role::Worker, Role::Token]);
 
 pub(crate) static TOKEN: Setting<String> = Setting::absent(
     "NOETL_TOKEN",
     "none",
     read::text,
-    "Token that the worker shows to the server",
+    "Token that workers and commands show to the server",
 )
 .secret();
+
+pub(crate) static TLS_CA: Setting<PathBuf> = Setting::absent(
+    "NOETL_TLS_CA",
+    "what the machine trusts",
+    read::path,
+    "File with the authority, in PEM, that signed the certificate of the server",
+);
 
 pub(crate) static POOL: Setting<PoolName> = Setting::new(
     "WORKER_POOL_NAME",
@@ -344,13 +403,20 @@ pub(crate) static HEARTBEAT: Setting<u32> = Setting::new(
 );
 
 /// Every setting, in the order in which they are shown.
-pub(crate) static TABLE: [&dyn AnySetting; 45] = [
+pub(crate) static TABLE: [&dyn AnySetting; 53] = [
     &DATA_DIR,
     &STORE,
     &HOST,
     &PORT,
     &PUBLIC_URL,
     &DEV,
+    &BOOTSTRAP_TOKEN,
+    &TLS_CERT,
+    &TLS_KEY,
+    &TLS_CLIENT_CA,
+    &UNSAFE_PLAINTEXT,
+    &RATE_PER_TOKEN,
+    &RATE_PER_TENANT,
     &DSN,
     &POSTGRES_HOST,
     &POSTGRES_PORT,
@@ -386,6 +452,7 @@ pub(crate) static TABLE: [&dyn AnySetting; 45] = [
     &STREAM_RETENTION,
     &SERVER_URL,
     &TOKEN,
+    &TLS_CA,
     &POOL,
     &WORKER_ID,
     &CONCURRENCY,

@@ -3,16 +3,68 @@
 use std::io;
 use std::net::SocketAddr;
 
+use noetl_server::http::{HttpSettings, Tls};
 use tokio::net::TcpListener;
 
 use super::error::StartError;
-use crate::config::table::{DEV, HOST, PORT};
+use super::store::Place;
+use crate::config::table::{
+    DEV, HOST, PORT, RATE_PER_TENANT, RATE_PER_TOKEN, TLS_CERT, TLS_CLIENT_CA, TLS_KEY,
+    UNSAFE_PLAINTEXT,
+};
 use crate::config::{Config, ConfigError};
 use crate::error::Error;
 
+/// Requests in a second for each token and tenant, where many may share a database.
+const RATE: u32 = 5_000;
+
+/// How requests are taken. `is_dev` says whether callers of this machine need no token, unless the
+/// user does.
+pub(crate) fn http_settings(
+    config: &Config,
+    place: &Place,
+    is_dev: bool,
+) -> Result<HttpSettings, Error> {
+    let tls = match (config.get(&TLS_CERT)?, config.get(&TLS_KEY)?) {
+        (Some(certificate), Some(key)) => {
+            let authority = config.get(&TLS_CLIENT_CA)?;
+            let tls = Tls::read(&certificate, &key, authority.as_deref());
+            Some(tls.map_err(|refused| ConfigError::Unsafe(refused.to_string()))?)
+        }
+        (None, None) => None,
+        (Some(_), None) => {
+            return Err(ConfigError::Missing {
+                name: "NOETL_TLS_KEY",
+            }
+            .into());
+        }
+        (None, Some(_)) => {
+            return Err(ConfigError::Missing {
+                name: "NOETL_TLS_CERT",
+            }
+            .into());
+        }
+    };
+    let rate = match place {
+        Place::Database(_) => RATE,
+        Place::File { .. } | Place::Memory => 0,
+    };
+    Ok(HttpSettings {
+        is_dev: config.get(&DEV)?.unwrap_or(is_dev),
+        tls,
+        unsafe_plaintext: config.value(&UNSAFE_PLAINTEXT)?,
+        rate_per_token: config.get(&RATE_PER_TOKEN)?.unwrap_or(rate),
+        rate_per_tenant: config.get(&RATE_PER_TENANT)?.unwrap_or(rate),
+        ..HttpSettings::default()
+    })
+}
+
 /// Listens where the configuration says, if that is safe.
-pub(crate) async fn listen(config: &Config) -> Result<(TcpListener, SocketAddr), Error> {
-    let wanted = address(config)?;
+pub(crate) async fn listen(
+    config: &Config,
+    settings: &HttpSettings,
+) -> Result<(TcpListener, SocketAddr), Error> {
+    let wanted = address(config, settings)?;
     let refused = |source: io::Error| match source.kind() {
         io::ErrorKind::AddrInUse => StartError::PortTaken { address: wanted },
         _ => StartError::Listen {
@@ -25,19 +77,22 @@ pub(crate) async fn listen(config: &Config) -> Result<(TcpListener, SocketAddr),
     Ok((listener, address))
 }
 
-/// The only callers that are known are those on the same machine, so others must not get near.
-fn address(config: &Config) -> Result<SocketAddr, ConfigError> {
+/// The server refuses the same; here it is told before anything is opened.
+fn address(config: &Config, settings: &HttpSettings) -> Result<SocketAddr, ConfigError> {
     let address = SocketAddr::new(config.value(&HOST)?, config.value(&PORT)?);
-    if !address.ip().is_loopback() {
+    if address.ip().to_canonical().is_loopback() {
+        return Ok(address);
+    }
+    let ip = address.ip();
+    if settings.is_dev {
         return Err(ConfigError::Unsafe(format!(
-            "{} can be reached from other machines, and callers cannot be told apart yet",
-            address.ip()
+            "{ip} can be reached from other machines, and NOETL_DEV lets callers in without a token"
         )));
     }
-    if config.get(&DEV)? == Some(false) {
-        return Err(ConfigError::Unsafe(
-            "NOETL_DEV is false, so nobody could be let in: there are no tokens yet".to_owned(),
-        ));
+    if settings.tls.is_none() && !settings.unsafe_plaintext {
+        return Err(ConfigError::Unsafe(format!(
+            "{ip} can be reached from other machines, and tokens would travel unencrypted"
+        )));
     }
     Ok(address)
 }

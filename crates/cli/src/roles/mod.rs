@@ -4,6 +4,7 @@
 //! a command does with it.
 
 mod beacon;
+mod client;
 mod error;
 mod host;
 mod listen;
@@ -16,9 +17,10 @@ mod threads;
 mod worker;
 
 pub(crate) use beacon::Beacon;
+pub(crate) use client::{client, client_settings};
 pub(crate) use error::StartError;
 pub(crate) use host::{Host, HostError, own_pool};
-pub(crate) use listen::listen;
+pub(crate) use listen::{http_settings, listen};
 pub(crate) use log::start_logging;
 pub(crate) use orphans::bury;
 pub(crate) use runtime::open_runtime;

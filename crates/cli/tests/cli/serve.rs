@@ -131,7 +131,27 @@ fn a_second_server_on_the_same_database_is_refused() {
 fn a_server_and_its_workers_are_processes() {
     let folder = Folder::new("server_worker");
     folder.write("clean.yaml", CLEAN);
-    let (server, url) = listening(&folder, &["server", "--port", "0"]);
+    let (mut server, url) = listening(&folder, &["server", "--port", "0"]);
+    server.says("First token");
+    let admin = server.says("noetl_");
+    let admin = admin.trim();
+    let token = |args: &[&str]| -> Ran {
+        let mut command = at_home(&folder, &[&["token"], args].concat());
+        command
+            .env("NOETL_SERVER_URL", &url)
+            .env("NOETL_TOKEN", admin);
+        command.output().unwrap().into()
+    };
+    let made = token(&["create", "hand", "--scope", "worker", "--pool", "shared"]);
+    assert_eq!(made.code, 0, "{}", made.err);
+    let worker_token = made.out.trim();
+    assert!(worker_token.starts_with("noetl_"), "{worker_token}");
+    let listed = token(&["list"]).out;
+    assert!(
+        listed.contains("admin") && listed.contains("hand"),
+        "{listed}"
+    );
+    assert!(!listed.contains(worker_token), "{listed}");
     let args = [
         "worker",
         "--server",
@@ -141,17 +161,27 @@ fn a_server_and_its_workers_are_processes() {
         "--log-format",
         "text",
     ];
-    let mut workers = [(); 2].map(|()| Process::start(at_home(&folder, &args)));
+    let mut workers = [(); 2].map(|()| {
+        let mut command = at_home(&folder, &args);
+        command.env("NOETL_TOKEN", worker_token);
+        Process::start(command)
+    });
     for worker in &mut workers {
         worker.says("of pool shared for http://");
         worker.tells("registered");
     }
+    let run = |token: Option<&str>| -> Ran {
+        let mut command = at_home(&folder, &["run", "clean.yaml"]);
+        command.envs(token.map(|token| ("NOETL_TOKEN", token)));
+        command.output().unwrap().into()
+    };
     for _ in 0..3 {
-        let ran: Ran = at_home(&folder, &["run", "clean.yaml"])
-            .output()
-            .unwrap()
-            .into();
+        let ran = run(Some(admin));
         assert_eq!(ran.code, 0, "{}", ran.err);
+    }
+    for token in [None, Some(worker_token)] {
+        let refused = run(token);
+        assert_eq!(refused.code, 2, "{}", refused.err);
     }
     for worker in workers {
         worker.interrupt();
@@ -184,9 +214,19 @@ fn what_cannot_start_says_what_to_do() {
     let refused = ran(&["server", "--host", "0.0.0.0"], &[]);
     assert_eq!(refused.code, 2);
     insta::assert_snapshot!(shown(&refused), @r"
-    error: 0.0.0.0 can be reached from other machines, and callers cannot be told apart yet
-      help: listen on a loopback address such as 127.0.0.1, with NOETL_DEV=true
+    error: 0.0.0.0 can be reached from other machines, and tokens would travel unencrypted
+      help: listen on a loopback address such as 127.0.0.1, or set NOETL_TLS_CERT and NOETL_TLS_KEY, with NOETL_DEV=false
     ");
+
+    let refused = ran(&["dev", "--host", "0.0.0.0"], &[]);
+    assert_eq!(refused.code, 2);
+    assert!(
+        refused
+            .err
+            .contains("NOETL_DEV lets callers in without a token"),
+        "{}",
+        refused.err
+    );
 
     let refused = ran(&["server"], &[("NOETL_PORT", "80800")]);
     assert_eq!(refused.code, 2);

@@ -97,6 +97,7 @@ impl House {
             .env("HOME", self.folder.path())
             .env("NOETL_DATA_DIR", self.folder.path())
             .env("NOETL_COMMAND_LEASE_SECS", self.lease_secs.to_string())
+            .env("NOETL_DEV", "true")
             .env("NOETL_LOG", "warn");
         match &self.ground {
             Ground::Sqlite => {

@@ -5,102 +5,81 @@
 use std::sync::Arc;
 
 use axum::Extension;
-use axum::extract::{Request, State};
+use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use noetl_types::{ByteSize, ErrorCode, Text};
+use noetl_store::ApiToken;
+use noetl_types::{ByteSize, ErrorCode, Scopes, Text, TokenId};
 use tokio::time::Instant;
 
 use super::failure::Failure;
 use crate::metrics::Metrics;
+use crate::runtime::Behalf;
 
-/// Something that an identity may do. A scope comes with the first route that asks for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scope {
-    /// Read executions.
-    ExecRead,
-    /// Start and steer executions.
-    ExecRun,
-    /// Decide what waits for a person.
-    ExecApprove,
-    /// Read definitions.
-    CatalogRead,
-    /// Write definitions.
-    CatalogWrite,
-    /// Lease commands and report on them.
-    Worker,
-    /// Read what a server counts.
-    MetricsRead,
-    /// Change what the system itself runs.
-    Admin,
-}
-
-impl Scope {
-    /// All of them.
-    const ALL: [Self; 8] = [
-        Self::ExecRead,
-        Self::ExecRun,
-        Self::ExecApprove,
-        Self::CatalogRead,
-        Self::CatalogWrite,
-        Self::Worker,
-        Self::MetricsRead,
-        Self::Admin,
-    ];
-
-    /// The one spelling.
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::ExecRead => "exec:read",
-            Self::ExecRun => "exec:run",
-            Self::ExecApprove => "exec:approve",
-            Self::CatalogRead => "catalog:read",
-            Self::CatalogWrite => "catalog:write",
-            Self::Worker => "worker",
-            Self::MetricsRead => "metrics:read",
-            Self::Admin => "admin",
-        }
-    }
-
-    /// Whether it is beyond what a developer on the same machine may do without a token.
-    const fn needs_token(self) -> bool {
-        match self {
-            Self::Admin => true,
-            Self::ExecRead
-            | Self::ExecRun
-            | Self::ExecApprove
-            | Self::CatalogRead
-            | Self::CatalogWrite
-            | Self::Worker
-            | Self::MetricsRead => false,
-        }
-    }
-}
+pub(super) use noetl_types::Scope;
 
 /// Who makes a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Identity {
-    /// Whoever sits at this machine.
-    Developer,
+#[derive(Debug, Clone)]
+pub(super) struct Identity(Arc<Known>);
+
+/// What is known of somebody.
+#[derive(Debug)]
+struct Known {
+    actor: Text,
+    behalf: Behalf,
+    scopes: Scopes,
+    token_id: Option<TokenId>,
 }
 
 impl Identity {
-    pub(super) fn may(self, scope: Scope) -> bool {
-        match self {
-            Self::Developer => !scope.needs_token(),
-        }
+    /// Whoever sits at this machine: may do everything but what needs a token.
+    pub(super) fn developer() -> Self {
+        let needs_token = |scope: &Scope| *scope == Scope::Admin || scope.is_internal();
+        let scopes = Scope::ALL.iter().copied();
+        Self(Arc::new(Known {
+            actor: "developer".into(),
+            behalf: Behalf::default(),
+            scopes: scopes.filter(|scope| !needs_token(scope)).collect(),
+            token_id: None,
+        }))
     }
 
-    /// What it may do.
-    pub(super) fn scopes(self) -> impl Iterator<Item = Scope> {
-        Scope::ALL.into_iter().filter(move |scope| self.may(*scope))
+    /// Whoever shows a token.
+    pub(super) fn of_token(token: &ApiToken) -> Self {
+        Self(Arc::new(Known {
+            actor: token.name.clone(),
+            behalf: Behalf {
+                tenant_id: token.tenant_id.clone(),
+                organization_id: token.organization_id.clone(),
+                pools: token.pools.as_deref().map(Arc::from),
+            },
+            scopes: token.scopes,
+            token_id: Some(token.token_id),
+        }))
+    }
+
+    pub(super) fn may(&self, scope: Scope) -> bool {
+        self.0.scopes.allow(scope)
+    }
+
+    /// What it may do, as it was given.
+    pub(super) fn scopes(&self) -> impl Iterator<Item = Scope> {
+        self.0.scopes.iter()
     }
 
     /// Who it is, as logs of executions tell it.
-    pub(super) fn actor(self) -> Text {
-        match self {
-            Self::Developer => "developer".into(),
-        }
+    pub(super) fn actor(&self) -> Text {
+        self.0.actor.clone()
+    }
+
+    /// Whose data it may see.
+    pub(super) fn behalf(&self) -> &Behalf {
+        &self.0.behalf
+    }
+
+    /// The token that it showed.
+    pub(super) fn token_id(&self) -> Option<TokenId> {
+        self.0.token_id
     }
 }
 
@@ -126,7 +105,13 @@ pub(super) struct Rules {
     /// Its path, as counts name it.
     pub(super) route: &'static str,
     pub(super) metrics: Arc<Metrics>,
+    /// Whether a call leaves a trail.
+    pub(super) is_audited: bool,
 }
+
+/// Marks the answer of a call that leaves a trail, with the route that it went to.
+#[derive(Debug, Clone)]
+pub(super) struct Audited(pub(super) Text);
 
 /// The largest body of the route that a request goes to.
 #[derive(Debug, Clone, Copy)]
@@ -163,7 +148,12 @@ pub(super) async fn gate(
 ) -> Response {
     let began = Instant::now();
     let is_write = !request.method().is_safe();
-    let response = match rules.access.check(&caller) {
+    let route = rules.is_audited.then(|| {
+        let path = request.extensions().get::<MatchedPath>();
+        let path = path.map_or("", MatchedPath::as_str);
+        Audited(format!("{} {path}", request.method()).into())
+    });
+    let mut response = match rules.access.check(&caller) {
         Ok(()) => {
             request.extensions_mut().insert(MaxBody(rules.max_body));
             next.run(request).await
@@ -173,8 +163,10 @@ pub(super) async fn gate(
             failure.into_response()
         }
     };
-    let code = response.status().as_u16();
-    let took = began.elapsed();
+    if let Some(route) = route {
+        response.extensions_mut().insert(route);
+    }
+    let (code, took) = (response.status().as_u16(), began.elapsed());
     rules.metrics.answered(rules.route, is_write, code, took);
     response
 }
@@ -185,7 +177,7 @@ mod tests {
 
     #[test]
     fn one_of_several_scopes_is_enough() {
-        let developer: Caller = Ok(Identity::Developer);
+        let developer: Caller = Ok(Identity::developer());
         let either = Access::AnyOf(&[Scope::Admin, Scope::ExecRead]);
         assert!(either.check(&developer).is_ok());
         let refused = Access::AnyOf(&[Scope::Admin]).check(&developer);

@@ -14,8 +14,8 @@ use serde_json::error::Category;
 use tokio::time::Instant;
 
 use super::access::MaxBody;
+use super::acting::App;
 use super::failure::Failure;
-use super::routes::App;
 
 /// A body that is JSON.
 ///

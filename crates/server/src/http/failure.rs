@@ -68,6 +68,11 @@ impl Failure {
         Self(Box::new(problem))
     }
 
+    /// The code, as trails tell it.
+    pub(super) fn code(&self) -> Text {
+        self.0.code.clone()
+    }
+
     /// A handler broke. What happened is for the operator's log.
     pub(super) fn internal() -> Self {
         Self::new(

@@ -11,29 +11,30 @@ use std::task::Poll;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
+use axum::http::HeaderValue;
 use axum::http::header::{CACHE_CONTROL, HeaderName};
-use axum::http::{HeaderValue, Method, Uri};
 use axum::response::{IntoResponse as _, Response};
 use tokio::time::Instant;
 use tower::Service as _;
 
+use super::door::{Doorman, Visit};
 use super::failure::{self, Failure};
-use super::identity;
 use super::request_id::{RequestIds, X_REQUEST_ID};
 
 const NO_SNIFF: HeaderName = HeaderName::from_static("x-content-type-options");
 
 /// The router, and what stands before it.
-#[derive(Debug)]
 pub(super) struct Front {
     router: Router,
+    door: Doorman,
     request_ids: RequestIds,
 }
 
 impl Front {
-    pub(super) fn new(router: Router) -> Self {
+    pub(super) fn new(router: Router, door: Doorman) -> Self {
         Self {
             router,
+            door,
             request_ids: RequestIds::new(),
         }
     }
@@ -41,15 +42,23 @@ impl Front {
     /// Answers a request.
     pub(super) async fn answer(&self, peer: SocketAddr, mut request: Request<Body>) -> Response {
         let request_id = self.request_ids.of(request.headers());
-        let caller = identity::of(peer, request.uri(), request.headers());
+        let caller = self
+            .door
+            .caller(peer, request.uri(), request.headers())
+            .await;
+        let visit = Visit::of(peer, request.method(), request.uri(), &caller);
         request.extensions_mut().insert(caller);
-        let entry = tracing::enabled!(tracing::Level::DEBUG).then(|| LogEntry::of(&request));
+        let started = tracing::enabled!(tracing::Level::DEBUG).then(Instant::now);
         let name = request_id.to_str().unwrap_or_default();
         let mut response = self.routed(request, name).await;
-        failure::told(&mut response, name);
-        if let Some(entry) = entry {
-            entry.write(&response, name);
+        if let Some(started) = started {
+            log(&visit, started, &response, name);
         }
+        let noteworthy = self.door.noteworthy(&visit, &response);
+        if let Some(noteworthy) = noteworthy {
+            noteworthy.note().await;
+        }
+        failure::told(&mut response, name);
         let headers = response.headers_mut();
         headers.insert(X_REQUEST_ID, request_id);
         headers.insert(NO_SNIFF, HeaderValue::from_static("nosniff"));
@@ -81,30 +90,14 @@ impl Front {
     }
 }
 
-/// A line of the access log. It has no query, which may hold what no log should, and no body.
-struct LogEntry {
-    method: Method,
-    uri: Uri,
-    started: Instant,
-}
-
-impl LogEntry {
-    fn of(request: &Request<Body>) -> Self {
-        Self {
-            method: request.method().clone(),
-            uri: request.uri().clone(),
-            started: Instant::now(),
-        }
-    }
-
-    fn write(&self, response: &Response, request_id: &str) {
-        tracing::debug!(
-            method = %self.method,
-            path = self.uri.path(),
-            status = response.status().as_u16(),
-            elapsed_us = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX),
-            request_id,
-            "request"
-        );
-    }
+/// Writes a line of the access log. It has no query, which may hold what no log should, and no body.
+fn log(visit: &Visit, started: Instant, response: &Response, request_id: &str) {
+    tracing::debug!(
+        method = %visit.method(),
+        path = visit.uri().path(),
+        status = response.status().as_u16(),
+        elapsed_us = u64::try_from(started.elapsed().as_micros()).unwrap_or(u64::MAX),
+        request_id,
+        "request"
+    );
 }

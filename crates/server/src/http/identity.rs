@@ -1,18 +1,18 @@
-//! Who makes a request.
+//! What a request says about who makes it: a token, or that it comes from this machine.
 //!
-//! The one identity is that of a developer: somebody on the machine that the server listens on. A
-//! page that the same person looks at in a browser is not that person, so a request must also name
-//! this machine as its host, which a page of a rebound name cannot, and must not come from a page of
-//! another origin.
+//! A developer is somebody on the machine that the server listens on. A page that the same person
+//! looks at in a browser is not that person, so a request must also name this machine as its host,
+//! which a page of a rebound name cannot, and must not come from a page of another origin.
 
 use std::net::{IpAddr, SocketAddr};
 
-use axum::http::header::{FORWARDED, HOST, HeaderName, ORIGIN};
+use axum::http::header::{AUTHORIZATION, FORWARDED, HOST, HeaderName, ORIGIN};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Uri};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use noetl_types::ErrorCode;
 
-use super::access::{Caller, Identity};
 use super::failure::Failure;
 
 /// What a proxy adds. Behind one on this machine the whole world looks like this machine.
@@ -23,8 +23,49 @@ const PASSED_ON: [HeaderName; 4] = [
     HeaderName::from_static("x-real-ip"),
 ];
 
-/// Finds out who makes a request.
-pub(super) fn of(peer: SocketAddr, uri: &Uri, headers: &HeaderMap) -> Caller {
+/// The token that a request shows: after `Bearer`, or as the password of `Basic`, which lets a client
+/// carry it in an address.
+pub(super) fn token(headers: &HeaderMap) -> Result<Option<Shown>, Failure> {
+    let unreadable = || {
+        let text = "the header Authorization is neither `Bearer TOKEN` nor `Basic` with the token \
+             as the password";
+        Failure::new(ErrorCode::Unauthenticated, text)
+    };
+    let mut shown = headers.get_all(AUTHORIZATION).iter();
+    let header = match (shown.next(), shown.next()) {
+        (None, _) => return Ok(None),
+        (Some(header), None) => header.to_str().map_err(|_| unreadable())?,
+        (Some(_), Some(_)) => return Err(unreadable()),
+    };
+    let (scheme, rest) = header.split_once(' ').ok_or_else(unreadable)?;
+    let rest = rest.trim();
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Ok(Some(Shown(rest.to_owned())));
+    }
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return Err(unreadable());
+    }
+    let decoded = BASE64_STANDARD.decode(rest).map_err(|_| unreadable())?;
+    let decoded = String::from_utf8(decoded).map_err(|_| unreadable())?;
+    let (_, password) = decoded.split_once(':').ok_or_else(unreadable)?;
+    Ok(Some(Shown(password.to_owned())))
+}
+
+/// A token as it was sent. It is a secret, so it shows nothing of itself.
+pub(super) struct Shown(String);
+
+impl Shown {
+    pub(super) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Whether a request comes from somebody at this machine; else why it does not count as such.
+pub(super) fn is_developer(
+    peer: SocketAddr,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<(), Failure> {
     if !peer.ip().to_canonical().is_loopback() {
         return Err(Failure::new(
             ErrorCode::Unauthenticated,
@@ -45,8 +86,8 @@ pub(super) fn of(peer: SocketAddr, uri: &Uri, headers: &HeaderMap) -> Caller {
     };
     let mut origins = headers.get_all(ORIGIN).iter();
     match (origins.next(), origins.next()) {
-        (None, _) => Ok(Identity::Developer),
-        (Some(origin), None) if is_own(origin.as_bytes(), &host) => Ok(Identity::Developer),
+        (None, _) => Ok(()),
+        (Some(origin), None) if is_own(origin.as_bytes(), &host) => Ok(()),
         (Some(_), _) => Err(Failure::new(
             ErrorCode::Forbidden,
             "the request comes from a page of another origin",
@@ -101,8 +142,8 @@ mod tests {
         for (name, value) in named {
             headers.append(*name, HeaderValue::from_static(value));
         }
-        match of(peer.parse().unwrap(), &uri.parse().unwrap(), &headers) {
-            Ok(Identity::Developer) => 200,
+        match is_developer(peer.parse().unwrap(), &uri.parse().unwrap(), &headers) {
+            Ok(()) => 200,
             Err(failure) => failure.into_response().status().as_u16(),
         }
     }
@@ -183,5 +224,36 @@ mod tests {
         }
         let plain = [("host", "localhost"), ("origin", "http://localhost:80")];
         assert_eq!(status("127.0.0.1:5", "/", &plain), 200);
+    }
+
+    fn shown(values: &[&'static str]) -> Result<Option<String>, u16> {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(AUTHORIZATION, HeaderValue::from_static(value));
+        }
+        let shown = token(&headers);
+        shown
+            .map(|shown| shown.map(|shown| shown.reveal().to_owned()))
+            .map_err(|failure| failure.into_response().status().as_u16())
+    }
+
+    #[test]
+    fn a_token_is_shown_in_two_ways() {
+        assert_eq!(shown(&[]), Ok(None));
+        let token = || Ok(Some("noetl_a_b".to_owned()));
+        assert_eq!(shown(&["Bearer noetl_a_b"]), token());
+        assert_eq!(shown(&["bearer  noetl_a_b "]), token());
+        // user:noetl_a_b
+        assert_eq!(shown(&["Basic dXNlcjpub2V0bF9hX2I="]), token());
+        for wrong in [
+            "Bearer",
+            "noetl_a_b",
+            "Digest x",
+            "Basic !",
+            "Basic dXNlcg==",
+        ] {
+            assert_eq!(shown(&[wrong]), Err(401), "{wrong}");
+        }
+        assert_eq!(shown(&["Bearer a", "Bearer a"]), Err(401));
     }
 }

@@ -7,14 +7,17 @@
 //! Must not: decide anything about executions, or touch the store.
 
 mod access;
+mod acting;
 mod answer;
 mod body;
+mod door;
 mod failure;
 mod front;
 mod handlers;
 mod identity;
 mod live;
 mod params;
+mod rates;
 mod request_id;
 mod routes;
 mod serve;
@@ -22,6 +25,8 @@ mod settings;
 mod stall;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 pub use serve::{ServeError, serve};
 pub use settings::HttpSettings;
+pub use tls::{Tls, TlsRefused};

@@ -8,8 +8,8 @@ use axum::http::request::Parts;
 use noetl_types::limits::PageLimit;
 use noetl_types::{ErrorCode, EventId, ExecutionId, Text};
 
+use super::acting::App;
 use super::failure::Failure;
-use super::routes::App;
 
 /// The header under whose value a request has its effect once.
 const IDEMPOTENCY_KEY: &str = "idempotency-key";

@@ -4,7 +4,6 @@
 //! and how large its body may be: one that does not say so does not compile.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Extension;
@@ -16,24 +15,15 @@ use noetl_types::{ByteSize, ErrorCode};
 use tokio_util::sync::CancellationToken;
 
 use super::access::{Access, Caller, Rules, Scope, gate};
+use super::acting::App;
 use super::failure::Failure;
 use super::handlers::{
-    catalog, classic, commands, execute, executions, health, results, signals, stream, streams,
-    system, vars, workers,
+    audit, catalog, classic, commands, execute, executions, health, results, signals, stream,
+    streams, system, tokens, vars, workers,
 };
 use super::settings::HttpSettings;
 use crate::metrics::Metrics;
 use crate::runtime::Runtime;
-
-/// What handlers have at hand.
-#[derive(Clone)]
-pub(super) struct App {
-    pub(super) runtime: Runtime,
-    /// Ends what waits.
-    pub(super) shutdown: CancellationToken,
-    pub(super) body_timeout: Duration,
-    pub(super) max_body: ByteSize,
-}
 
 /// Documents are larger than other bodies.
 const MAX_CATALOG_BODY: ByteSize = ByteSize::from_mib(8);
@@ -63,13 +53,12 @@ pub(super) fn router(
     settings: &HttpSettings,
     shutdown: CancellationToken,
 ) -> Router {
-    let app = App {
-        runtime,
-        shutdown,
-        body_timeout: Duration::from_millis(settings.body_timeout.as_ms()),
-        max_body: settings.max_body,
-    };
-    let routes = Routes::new(settings.max_body, Arc::clone(app.runtime.metrics()));
+    let routes = Routes::new(settings.max_body, Arc::clone(runtime.metrics()));
+    all(routes).finish(App::new(runtime, settings, shutdown))
+}
+
+/// Adds every route.
+fn all(routes: Routes) -> Routes {
     let routes = health_routes(routes);
     let routes = user_routes(routes);
     let routes = steering_routes(routes);
@@ -78,7 +67,32 @@ pub(super) fn router(
     let routes = stream_routes(routes);
     let routes = worker_routes(routes);
     let routes = classic_routes(routes);
-    routes.finish(app)
+    identity_routes(routes)
+}
+
+/// Every route, with what it declares.
+#[cfg(test)]
+pub(super) fn table() -> Vec<Declared> {
+    all(Routes::new(ByteSize::from_mib(1), Arc::default())).table
+}
+
+/// What a route declares about itself.
+#[cfg(test)]
+#[derive(Debug, Clone)]
+pub(super) struct Declared {
+    pub(super) access: Access,
+    pub(super) methods: MethodFilter,
+    pub(super) path: String,
+}
+
+fn identity_routes(routes: Routes) -> Routes {
+    routes
+        .add(ADMIN, GET, paths::TOKENS, tokens::list)
+        .add(ADMIN, GET, paths::AUDIT, audit::list)
+        .audited()
+        .add(ADMIN, POST, paths::TOKENS, tokens::create)
+        .add(ADMIN, DELETE, paths::TOKEN, tokens::revoke)
+        .unaudited()
 }
 
 fn health_routes(routes: Routes) -> Routes {
@@ -103,7 +117,9 @@ fn user_routes(routes: Routes) -> Routes {
             streams::execution,
         )
         .add(EXEC_READ, GET, paths::EVENTS_STREAM, streams::all)
+        .audited()
         .add(EXEC_RUN, POST, paths::EXECUTION_CANCEL, execute::cancel)
+        .unaudited()
         .add(READ_OR_WORK, GET, paths::RESULT_RESOLVE, results::resolve)
         .add(EXEC_READ, GET, paths::POOLS, workers::pools)
 }
@@ -113,6 +129,7 @@ fn steering_routes(routes: Routes) -> Routes {
         .with_body(MAX_BATCH_BODY)
         .add(EXEC_RUN, POST, paths::EXECUTE_BATCH, execute::batch)
         .with_usual_body()
+        .audited()
         .add(EXEC_RUN, POST, paths::EXECUTION_RERUN, execute::rerun)
         .add(EXEC_RUN, POST, paths::EXECUTION_STOP, execute::cancel)
         .add(EXEC_RUN, POST, paths::EXECUTION_PAUSE, execute::pause)
@@ -125,9 +142,10 @@ fn steering_routes(routes: Routes) -> Routes {
             paths::EXECUTION_APPROVE,
             signals::approve,
         )
-        .add(EXEC_READ, GET, paths::APPROVALS, signals::approvals)
         .add(ADMIN, POST, paths::EXECUTION_FINALIZE, execute::finalize)
         .add(ADMIN, POST, paths::EXECUTIONS_CLEANUP, execute::clean_up)
+        .unaudited()
+        .add(EXEC_READ, GET, paths::APPROVALS, signals::approvals)
         .add(
             READ_OR_WORK,
             GET,
@@ -283,6 +301,9 @@ pub(super) struct Routes {
     usual_body: ByteSize,
     max_body: ByteSize,
     metrics: Arc<Metrics>,
+    is_audited: bool,
+    #[cfg(test)]
+    table: Vec<Declared>,
 }
 
 impl Routes {
@@ -292,6 +313,9 @@ impl Routes {
             usual_body,
             max_body: usual_body,
             metrics,
+            is_audited: false,
+            #[cfg(test)]
+            table: Vec::new(),
         }
     }
 
@@ -303,6 +327,21 @@ impl Routes {
     fn with_usual_body(self) -> Self {
         let max_body = self.usual_body;
         self.with_body(max_body)
+    }
+
+    /// The routes that follow leave a trail.
+    fn audited(self) -> Self {
+        Self {
+            is_audited: true,
+            ..self
+        }
+    }
+
+    fn unaudited(self) -> Self {
+        Self {
+            is_audited: false,
+            ..self
+        }
     }
 
     /// A route. What lies under `/api/` is found under `/noetl/` too, where a gateway has it.
@@ -322,15 +361,31 @@ impl Routes {
             max_body: self.max_body,
             route: path,
             metrics: Arc::clone(&self.metrics),
+            is_audited: self.is_audited,
         };
         let route = on(methods, handler).route_layer(from_fn_with_state(rules, gate));
         let mut router = self.router;
         if let Some(rest) = path.strip_prefix("/api/") {
             router = router.route(&format!("/noetl/{rest}"), route.clone());
         }
+        #[cfg(test)]
+        let table = {
+            let mut table = self.table;
+            table.push(Declared {
+                access,
+                methods,
+                path: path.to_owned(),
+            });
+            table
+        };
         Self {
             router: router.route(path, route),
-            ..self
+            usual_body: self.usual_body,
+            max_body: self.max_body,
+            is_audited: self.is_audited,
+            metrics: self.metrics,
+            #[cfg(test)]
+            table,
         }
     }
 

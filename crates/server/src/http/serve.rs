@@ -14,15 +14,19 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use noetl_types::Millis;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::door::Doorman;
 use super::front::Front;
 use super::routes::router;
 use super::settings::HttpSettings;
 use super::stall::Unstalled;
+use super::tls::Tls;
 use crate::runtime::Runtime;
 
 /// Bytes of the head of a request.
@@ -45,12 +49,18 @@ const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
 /// Why a server does not serve.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The listener would let other machines in.
+    /// Other machines would be let in without a token.
     #[error(
-        "{0} can be reached from other machines, whose callers this server cannot tell apart: \
-         listen on a loopback address such as 127.0.0.1"
+        "{0} can be reached from other machines, and NOETL_DEV lets callers in without a token: \
+         listen on a loopback address such as 127.0.0.1, or turn NOETL_DEV off"
     )]
-    NotLoopback(SocketAddr),
+    OpenToAll(SocketAddr),
+    /// Tokens would travel for everybody to read.
+    #[error(
+        "{0} can be reached from other machines, and tokens would travel unencrypted: \
+         set NOETL_TLS_CERT and NOETL_TLS_KEY, or listen on a loopback address such as 127.0.0.1"
+    )]
+    Plaintext(SocketAddr),
     /// The listener does not know its own address.
     #[error("the listener is not usable")]
     Listener(#[source] io::Error),
@@ -58,8 +68,8 @@ pub enum ServeError {
 
 /// Answers requests until `shutdown`, then lets those under way end.
 ///
-/// Refuses a listener that other machines can reach: the only identity there is is that of whoever
-/// sits at this one.
+/// Refuses a listener that other machines can reach where callers need no token, or where tokens would
+/// travel unencrypted.
 pub async fn serve(
     runtime: Runtime,
     listener: TcpListener,
@@ -67,12 +77,11 @@ pub async fn serve(
     shutdown: CancellationToken,
 ) -> Result<(), ServeError> {
     let address = listener.local_addr().map_err(ServeError::Listener)?;
-    if !address.ip().is_loopback() {
-        return Err(ServeError::NotLoopback(address));
-    }
+    check(address, &settings)?;
+    let door = Doorman::new(runtime.clone(), &settings);
     let router = router(runtime, &settings, shutdown.clone());
     Server {
-        front: Arc::new(Front::new(router)),
+        front: Arc::new(Front::new(router, door)),
         room: Arc::new(Semaphore::new(settings.max_connections)),
         tasks: TaskTracker::new(),
         shutdown,
@@ -81,6 +90,20 @@ pub async fn serve(
     }
     .run(listener)
     .await;
+    Ok(())
+}
+
+/// Refuses what would leave a server open.
+fn check(address: SocketAddr, settings: &HttpSettings) -> Result<(), ServeError> {
+    if address.ip().to_canonical().is_loopback() {
+        return Ok(());
+    }
+    if settings.is_dev {
+        return Err(ServeError::OpenToAll(address));
+    }
+    if settings.tls.is_none() && !settings.unsafe_plaintext {
+        return Err(ServeError::Plaintext(address));
+    }
     Ok(())
 }
 
@@ -139,7 +162,54 @@ impl Server {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "the delay of a connection cannot be turned off");
         }
-        let front = Arc::clone(&self.front);
+        let talk = Talk {
+            front: Arc::clone(&self.front),
+            peer,
+            write_timeout: duration(self.settings.write_timeout),
+            head_timeout: duration(self.settings.head_timeout),
+            shutdown: self.shutdown.clone(),
+            cut: self.cut.clone(),
+        };
+        let acceptor = self.settings.tls.as_ref().map(Tls::acceptor);
+        self.tasks.spawn(async move {
+            let _permit = permit;
+            match acceptor {
+                None => talk.go_on(stream).await,
+                Some(acceptor) => talk.go_on_encrypted(&acceptor, stream).await,
+            }
+        });
+    }
+}
+
+/// What goes on with one client.
+struct Talk {
+    front: Arc<Front>,
+    peer: SocketAddr,
+    write_timeout: Duration,
+    head_timeout: Duration,
+    shutdown: CancellationToken,
+    cut: CancellationToken,
+}
+
+impl Talk {
+    /// Greets first. A client that is slow about it is given up like one that is slow with a head.
+    async fn go_on_encrypted(self, acceptor: &TlsAcceptor, stream: TcpStream) {
+        let greeting = tokio::time::timeout(self.head_timeout, acceptor.accept(stream));
+        let greeted = tokio::select! {
+            greeted = greeting => greeted,
+            () = self.shutdown.cancelled() => return,
+        };
+        match greeted {
+            Ok(Ok(stream)) => self.go_on(stream).await,
+            Ok(Err(error)) => tracing::debug!(%error, peer = %self.peer, "no TLS came about"),
+            Err(_) => tracing::debug!(peer = %self.peer, "no TLS came about in time"),
+        }
+    }
+
+    async fn go_on<S: AsyncRead + AsyncWrite + Unpin>(self, stream: S) {
+        let Self {
+            front, peer, cut, ..
+        } = self;
         let service = service_fn(move |request: Request<Incoming>| {
             let front = Arc::clone(&front);
             async move {
@@ -147,31 +217,27 @@ impl Server {
                 Ok::<_, Infallible>(answer)
             }
         });
-        let stream = Unstalled::new(stream, duration(self.settings.write_timeout));
+        let stream = Unstalled::new(stream, self.write_timeout);
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(duration(self.settings.head_timeout))
+            .header_read_timeout(self.head_timeout)
             .max_header_size(MAX_HEAD)
             .max_buf_size(BUFFER)
             .serve_connection(TokioIo::new(stream), service);
-        let (shutdown, cut) = (self.shutdown.clone(), self.cut.clone());
-        self.tasks.spawn(async move {
-            let _permit = permit;
-            let mut connection = pin!(connection);
-            let ended = tokio::select! {
-                ended = connection.as_mut() => ended,
-                () = shutdown.cancelled() => {
-                    connection.as_mut().graceful_shutdown();
-                    tokio::select! {
-                        ended = connection.as_mut() => ended,
-                        () = cut.cancelled() => return,
-                    }
+        let mut connection = pin!(connection);
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = self.shutdown.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                tokio::select! {
+                    ended = connection.as_mut() => ended,
+                    () = cut.cancelled() => return,
                 }
-            };
-            if let Err(error) = ended {
-                tracing::debug!(%error, %peer, "a connection broke");
             }
-        });
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, %peer, "a connection broke");
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use noetl_types::{ByteSize, Millis};
 
+use super::tls::Tls;
+
 /// How requests are taken.
 #[derive(Debug, Clone)]
 pub struct HttpSettings {
@@ -17,8 +19,31 @@ pub struct HttpSettings {
     pub drain: Millis,
     /// The largest body of most routes.
     pub max_body: ByteSize,
+    /// Whether programs of this machine are let in without a token. The listener must then be one that
+    /// only this machine reaches.
+    pub is_dev: bool,
+    /// What encrypts connections; without it a listener must be one that only this machine reaches.
+    pub tls: Option<Tls>,
+    /// Lets other machines in without encryption all the same.
+    pub unsafe_plaintext: bool,
+    /// Requests in a second for each token; 0 means any number.
+    pub rate_per_token: u32,
+    /// Requests in a second for each tenant; 0 means any number.
+    pub rate_per_tenant: u32,
 }
 
+impl HttpSettings {
+    /// The settings that make a server less safe than it should be.
+    pub(super) fn unsafe_settings(&self) -> &'static [&'static str] {
+        if self.unsafe_plaintext {
+            &["NOETL_UNSAFE_PLAINTEXT"]
+        } else {
+            &[]
+        }
+    }
+}
+
+/// As a server has them that somebody develops with.
 impl Default for HttpSettings {
     fn default() -> Self {
         Self {
@@ -28,6 +53,11 @@ impl Default for HttpSettings {
             write_timeout: Millis::from_secs(30),
             drain: Millis::from_secs(10),
             max_body: ByteSize::from_mib(1),
+            is_dev: true,
+            tls: None,
+            unsafe_plaintext: false,
+            rate_per_token: 0,
+            rate_per_tenant: 0,
         }
     }
 }

@@ -6,7 +6,6 @@ use noetl_types::limits::PageLimit;
 use noetl_types::{ErrorCode, ExecutionStatus, PlaybookPath, Text};
 
 use super::definitions::line;
-use super::identity;
 use crate::runtime::{Runtime, RuntimeError};
 
 impl Runtime {
@@ -19,7 +18,7 @@ impl Runtime {
             ExecutionStatus::Paused,
         ] {
             let filter = ExecutionFilter {
-                tenant_id: identity::tenant(),
+                tenant_id: self.tenant().clone(),
                 status: Some(status),
                 path: Some(path.clone()),
                 parent_execution_id: None,
@@ -33,8 +32,8 @@ impl Runtime {
             }
         }
         let now = Some(self.now());
-        let tenant = identity::tenant();
-        self.store().archive(&tenant, &path, now).await?;
+        let tenant = self.tenant();
+        self.store().archive(tenant, &path, now).await?;
         Ok(ArchiveAnswer {
             status: "archived".into(),
             message: format!("`{path}` is archived; nothing new starts there").into(),
@@ -48,8 +47,8 @@ impl Runtime {
         path: PlaybookPath,
     ) -> Result<ArchiveAnswer, RuntimeError> {
         self.named_definition(path.as_str()).await?;
-        let tenant = identity::tenant();
-        self.store().archive(&tenant, &path, None).await?;
+        let tenant = self.tenant();
+        self.store().archive(tenant, &path, None).await?;
         Ok(ArchiveAnswer {
             status: "active".into(),
             message: format!("`{path}` can be run again").into(),
@@ -71,7 +70,7 @@ impl Runtime {
         })?;
         self.named_definition(path.as_str()).await?;
         let filter = VersionFilter {
-            tenant_id: identity::tenant(),
+            tenant_id: self.tenant().clone(),
             path,
             before,
             limit,

@@ -11,7 +11,6 @@ use noetl_playbook::{CheckOptions, Code, Diagnostic, Document, Severity, check};
 use noetl_store::{CatalogEntry, CatalogKey, NewCatalogEntry};
 use noetl_types::{Digest, ErrorCode, Json, PlaybookPath, Text, sha256};
 
-use super::identity;
 use crate::runtime::{NotRunnable, Runtime, RuntimeError, catalog_key};
 
 /// Definitions of the system itself lie under this path.
@@ -59,7 +58,7 @@ impl Runtime {
     async fn register_draft(&self, draft: Draft) -> Result<RegisterAnswer, RuntimeError> {
         let entry = NewCatalogEntry {
             catalog_id: self.mint()?,
-            tenant_id: identity::tenant(),
+            tenant_id: self.tenant().clone(),
             path: draft.path.clone(),
             kind: draft.kind.clone(),
             content: draft.content.clone(),
@@ -83,7 +82,7 @@ impl Runtime {
         let key = CatalogKey::Latest(draft.path.clone());
         let newest = self
             .store()
-            .catalog_entry(&identity::tenant(), key)
+            .catalog_entry(self.tenant(), key)
             .await?
             .filter(|entry| entry.sha256 == draft.sha256 && entry.kind == draft.kind);
         let message = format!("`{}` can be registered; nothing was written", draft.path);
@@ -106,7 +105,7 @@ impl Runtime {
                 ));
             }
         };
-        let entry = self.store().catalog_entry(&identity::tenant(), key).await?;
+        let entry = self.store().catalog_entry(self.tenant(), key).await?;
         let entry = entry.ok_or_else(|| {
             RuntimeError::refused(ErrorCode::NotFound, "there is no such definition")
         })?;

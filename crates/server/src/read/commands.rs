@@ -3,9 +3,8 @@
 use noetl_api::classic::{CommandLine, CommandList};
 use noetl_api::query::CommandsQuery;
 use noetl_store::{Command, CommandChoice, CommandFilter};
-use noetl_types::{CommandId, ErrorCode, Text};
+use noetl_types::{CommandId, ErrorCode, TenantId, Text};
 
-use super::identity;
 use crate::runtime::{Runtime, RuntimeError};
 
 impl Runtime {
@@ -19,23 +18,28 @@ impl Runtime {
             })?),
         };
         let filter = CommandFilter {
-            tenant_id: identity::tenant(),
+            tenant_id: self.tenant().clone(),
             choice: query.status.map_or(CommandChoice::All, CommandChoice::Only),
             execution_id: query.execution_id,
-            pool: query.pool,
+            pool: query.pool.map(|pool| pool.within(self.tenant())),
             worker: query.worker_id,
             after,
             limit: query.limit,
         };
         let page = self.store().commands(filter).await?;
         Ok(CommandList {
-            commands: page.commands.into_iter().map(line).collect(),
+            commands: page
+                .commands
+                .into_iter()
+                .map(|command| line(command, self.tenant()))
+                .collect(),
             next_cursor: page.next.map(|next| next.to_string().into()),
         })
     }
 }
 
-fn line(command: Command) -> CommandLine {
+fn line(command: Command, tenant_id: &TenantId) -> CommandLine {
+    let pool = command.pool.of_tenant(tenant_id).unwrap_or(command.pool);
     CommandLine {
         command_id: command.command_id,
         execution_id: command.execution_id,
@@ -43,7 +47,7 @@ fn line(command: Command) -> CommandLine {
         run: command.instance.run,
         index: command.instance.iter_index,
         tool_kind: command.tool_kind,
-        pool: Text::from(&command.pool),
+        pool: Text::from(&pool),
         priority: command.priority.get(),
         status: command.status.as_str().into(),
         held: command.held,

@@ -10,7 +10,6 @@ use noetl_types::limits::{MAX_REGISTER_BATCH, PageLimit};
 use noetl_types::{CatalogId, ErrorCode, Json, PlaybookPath, Text};
 
 use super::catalog::{decoded, warning};
-use super::identity;
 use crate::runtime::{Runtime, RuntimeError};
 
 /// Definitions that one list looks at.
@@ -157,7 +156,7 @@ impl Runtime {
             let left = i64::try_from(wanted - found.len()).unwrap_or(i64::MAX);
             let limit = PageLimit::clamped(left);
             let filter = VersionFilter {
-                tenant_id: identity::tenant(),
+                tenant_id: self.tenant().clone(),
                 path: path.clone(),
                 before,
                 limit,
@@ -203,7 +202,7 @@ impl Runtime {
     async fn next_definition(&self, walk: &mut Walk) -> Result<Option<CatalogEntry>, RuntimeError> {
         if walk.page.is_empty() && !walk.is_last && walk.scanned < MAX_SCANNED {
             let filter = CatalogFilter {
-                tenant_id: identity::tenant(),
+                tenant_id: self.tenant().clone(),
                 kind: walk.kind.clone(),
                 archived: false,
                 after: walk.after.clone(),
@@ -221,9 +220,9 @@ impl Runtime {
 
     /// A definition by its path or its id, whichever a text is.
     pub(crate) async fn named_definition(&self, name: &str) -> Result<CatalogEntry, RuntimeError> {
-        let tenant = identity::tenant();
+        let tenant = self.tenant();
         if let Ok(id) = name.parse::<CatalogId>() {
-            let found = self.store().catalog_entry(&tenant, CatalogKey::Id(id));
+            let found = self.store().catalog_entry(tenant, CatalogKey::Id(id));
             if let Some(entry) = found.await? {
                 return Ok(entry);
             }
@@ -231,7 +230,7 @@ impl Runtime {
         let unknown = || RuntimeError::refused(ErrorCode::NotFound, "there is no such definition");
         let path = PlaybookPath::new(name).map_err(|_| unknown())?;
         let key = CatalogKey::Latest(path);
-        let found = self.store().catalog_entry(&tenant, key).await?;
+        let found = self.store().catalog_entry(tenant, key).await?;
         found.ok_or_else(unknown)
     }
 

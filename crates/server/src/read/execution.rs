@@ -5,7 +5,6 @@ use noetl_store::Execution;
 use noetl_types::{ErrorCode, ExecutionId, Timestamp};
 
 use super::elapsed::Elapsed;
-use super::identity;
 use crate::runtime::{Runtime, RuntimeError};
 
 impl Runtime {
@@ -15,8 +14,10 @@ impl Runtime {
         execution_id: ExecutionId,
     ) -> Result<Execution, RuntimeError> {
         let found = self.store().execution(execution_id).await?;
-        let tenant = identity::tenant();
-        if let Some(execution) = found.filter(|found| found.facts.tenant_id == tenant) {
+        if let Some(execution) = found.filter(|found| found.facts.tenant_id == *self.tenant()) {
+            let facts = &execution.facts;
+            let queue = facts.pool.within(&facts.tenant_id);
+            self.behalf().check(&facts.tenant_id, &queue)?;
             return Ok(execution);
         }
         if self.store().is_gone(execution_id).await? {

@@ -3,10 +3,10 @@
 use noetl_api::query::{ExecutionList, ExecutionsQuery};
 use noetl_store::{Execution, ExecutionCursor, ExecutionFilter};
 use noetl_types::limits::{MAX_PAGE_OFFSET, PageLimit};
-use noetl_types::{ErrorCode, ExecutionId, Text, Timestamp};
+use noetl_types::{ErrorCode, ExecutionId, TenantId, Text, Timestamp};
 
+use super::cursor;
 use super::execution::line;
-use super::{cursor, identity};
 use crate::runtime::{Runtime, RuntimeError};
 
 /// Rows that one page looks at, where a filter has no index. The cursor goes on behind them.
@@ -18,7 +18,7 @@ impl Runtime {
     /// A page that a filter without an index leaves short has a cursor all the same, as long as there
     /// may be more behind the rows that were looked at.
     pub async fn executions(&self, query: ExecutionsQuery) -> Result<ExecutionList, RuntimeError> {
-        let mut scan = Scan::new(&query)?;
+        let mut scan = Scan::new(&query, self.tenant())?;
         while !scan.is_over() {
             let page = self.store().executions(scan.filter(&query)).await?;
             scan.take(page.executions, page.next, &query);
@@ -33,6 +33,7 @@ impl Runtime {
 
 /// A walk along the list.
 struct Scan {
+    tenant_id: TenantId,
     found: Vec<Execution>,
     wanted: usize,
     /// How many hits are still to be passed over.
@@ -49,7 +50,7 @@ enum Place {
 }
 
 impl Scan {
-    fn new(query: &ExecutionsQuery) -> Result<Self, RuntimeError> {
+    fn new(query: &ExecutionsQuery, tenant_id: &TenantId) -> Result<Self, RuntimeError> {
         if query.offset > MAX_PAGE_OFFSET {
             return Err(RuntimeError::refused(
                 ErrorCode::OutOfRange,
@@ -64,14 +65,17 @@ impl Scan {
                 None => Place::Start,
                 Some(until) => just_above(until),
             },
-            Some(text) => Place::Behind(cursor::read(text, &key(query)).ok_or_else(|| {
-                RuntimeError::refused(
-                    ErrorCode::BadQuery,
-                    "the cursor is not one that this list gave",
-                )
-            })?),
+            Some(text) => {
+                Place::Behind(cursor::read(text, &key(query, tenant_id)).ok_or_else(|| {
+                    RuntimeError::refused(
+                        ErrorCode::BadQuery,
+                        "the cursor is not one that this list gave",
+                    )
+                })?)
+            }
         };
         Ok(Self {
+            tenant_id: tenant_id.clone(),
             found: Vec::new(),
             wanted: size(query.limit.get()),
             skip: size(query.offset),
@@ -96,7 +100,7 @@ impl Scan {
             PageLimit::MAX
         };
         ExecutionFilter {
-            tenant_id: identity::tenant(),
+            tenant_id: self.tenant_id.clone(),
             status: query.status,
             path: None,
             parent_execution_id: query.parent,
@@ -140,15 +144,15 @@ impl Scan {
 
     fn next(&self, query: &ExecutionsQuery) -> Option<Text> {
         match self.at? {
-            Place::Behind(place) => Some(cursor::write(place, &key(query))),
+            Place::Behind(place) => Some(cursor::write(place, &key(query, &self.tenant_id))),
             Place::Start => None,
         }
     }
 }
 
 /// What a cursor belongs to: all that decides which rows a list has.
-fn key(query: &ExecutionsQuery) -> String {
-    let mut key = identity::tenant().to_string();
+fn key(query: &ExecutionsQuery, tenant_id: &TenantId) -> String {
+    let mut key = tenant_id.to_string();
     let parts = [
         query.status.map(|status| status.to_string()),
         query.path.as_ref().map(ToString::to_string),

@@ -1,13 +1,12 @@
 //! What a server counts.
 
-use super::identity;
 use crate::runtime::{Runtime, RuntimeError};
 
 impl Runtime {
     /// Everything that is counted, as a scrape gets it.
     pub(crate) async fn metrics_text(&self) -> Result<String, RuntimeError> {
         let gauges = self.metrics().gauges();
-        gauges.count(&self.store().counts(&identity::tenant()).await?);
+        gauges.count(&self.store().counts(self.tenant()).await?);
         gauges.count_pools(&self.store().pool_counts().await?);
         self.metrics().text().map_err(|error| {
             tracing::error!(%error, "what is counted cannot be written");

@@ -13,7 +13,6 @@ mod elapsed;
 mod events;
 mod execution;
 mod follow;
-pub(crate) mod identity;
 mod list;
 mod metrics;
 mod placement;

@@ -4,12 +4,11 @@ use noetl_api::query::PoolsQuery;
 use noetl_api::system::Stats;
 use noetl_types::ExecutionStatus;
 
-use super::identity;
 use crate::runtime::{Runtime, RuntimeError};
 
 impl Runtime {
     pub(super) async fn stats(&self) -> Result<Stats, RuntimeError> {
-        let counts = self.store().counts(&identity::tenant()).await?;
+        let counts = self.store().counts(self.tenant()).await?;
         let mut stats = Stats::default();
         for (status, count) in counts.executions {
             add(&mut stats, status, count);

@@ -7,12 +7,14 @@ use noetl_api::runtime::{
     PoolHeartbeatAnswer, PoolView, Pools, RegisterWorker, RuntimeView, WorkerName,
 };
 use noetl_store::{NewRuntime, PoolCount, Runtime as Registered, RuntimeKind};
-use noetl_types::{ErrorCode, Json, PoolName, Text, WorkerId};
+use noetl_types::{ErrorCode, Json, PoolName, TenantId, Text, WorkerId};
 
 use crate::runtime::{Runtime, RuntimeError};
 
 const ACTIVE: &str = "active";
 const OFFLINE: &str = "offline";
+/// Stands between a tenant and the name of its worker. No worker is called so: it cannot be printed.
+const APART: char = '\u{1f}';
 
 impl Runtime {
     /// Makes a worker known, or takes what it now says of itself.
@@ -32,7 +34,10 @@ impl Runtime {
             let pool = pool
                 .as_str()
                 .ok_or_else(|| invalid("labels.pool_name is not a text"))?;
-            PoolName::new(pool).map_err(invalid)?;
+            let pool = PoolName::new(pool).map_err(invalid)?;
+            self.behalf().queue_of(&pool)?;
+        } else {
+            self.behalf().queue_of(&PoolName::shared())?;
         }
         let detail = Json::object([
             ("status", Json::from(worker.status)),
@@ -47,13 +52,14 @@ impl Runtime {
             .register_runtime(NewRuntime {
                 runtime_id: self.mint()?,
                 kind,
-                name: worker.name,
+                name: self.kept_name(&worker.name),
                 uri: worker.uri,
                 detail: Some(detail),
                 now: self.now(),
             })
             .await?;
-        Ok(self.runtime_view(registered))
+        self.runtime_view(registered)
+            .ok_or_else(|| RuntimeError::refused(ErrorCode::Internal, "the worker is not known"))
     }
 
     /// Notes that a worker lives. One that is not known has lost what it held, and registers again.
@@ -63,7 +69,8 @@ impl Runtime {
     ) -> Result<PoolHeartbeatAnswer, RuntimeError> {
         let kind = kind_of(worker.kind.as_ref())?;
         let now = self.now();
-        if !self.store().heartbeat(kind, &worker.name, now).await? {
+        let kept_name = self.kept_name(&worker.name);
+        if !self.store().heartbeat(kind, &kept_name, now).await? {
             return Err(RuntimeError::refused(
                 ErrorCode::NotFound,
                 "the worker is not known here: drop all work and register again",
@@ -85,8 +92,12 @@ impl Runtime {
     pub async fn worker_leaves(&self, worker: WorkerName) -> Result<(), RuntimeError> {
         let kind = kind_of(worker.kind.as_ref())?;
         let worker_id = worker_id(&worker.name)?;
-        self.store().remove_runtime(kind, &worker.name).await?;
-        let released = self.store().release_worker(&worker_id, self.now()).await?;
+        let kept_name = self.kept_name(&worker.name);
+        self.store().remove_runtime(kind, &kept_name).await?;
+        let released = self
+            .store()
+            .release_worker(self.tenant(), &worker_id, self.now())
+            .await?;
         tracing::debug!(worker = %worker.name, released, "a worker left");
         Ok(())
     }
@@ -107,18 +118,42 @@ impl Runtime {
         };
         let items: Vec<RuntimeView> = registered
             .into_iter()
-            .map(|registered| self.runtime_view(registered))
+            .filter_map(|registered| self.runtime_view(registered))
             .filter(|view| is_named(view) && stands_so(view))
             .collect();
         let counts = self.store().pool_counts().await?;
         Ok(Pools {
             count: items.len(),
             items,
-            pools: counts.into_iter().map(pool_view).collect(),
+            pools: counts
+                .into_iter()
+                .filter_map(|count| pool_view(count, self.tenant()))
+                .collect(),
         })
     }
 
-    fn runtime_view(&self, registered: Registered) -> RuntimeView {
+    /// The name that a worker is kept under. Those of the default tenant have their own; others have
+    /// one that begins with their tenant and that no worker can give itself.
+    pub(crate) fn kept_name(&self, name: &Text) -> Text {
+        if *self.tenant() == TenantId::default() {
+            return name.clone();
+        }
+        format!("{}{APART}{name}", self.tenant()).into()
+    }
+
+    /// The name that a worker gave itself; `None` if it is another tenant's.
+    fn own_name(&self, kept: &Text) -> Option<Text> {
+        let default = TenantId::default();
+        let (owner, name) = match kept.split_once(APART) {
+            Some((owner, name)) => (owner, name),
+            None => (default.as_str(), kept.as_str()),
+        };
+        (owner == self.tenant().as_str()).then(|| Text::from(name))
+    }
+
+    /// What is told of a process; nothing of another tenant's.
+    fn runtime_view(&self, registered: Registered) -> Option<RuntimeView> {
+        let name = self.own_name(&registered.name)?;
         let detail = registered.detail.unwrap_or_default();
         let silence = self.now().since(registered.heartbeat);
         let told = detail.get("status").and_then(Json::as_str);
@@ -128,9 +163,9 @@ impl Runtime {
             told.unwrap_or(ACTIVE)
         };
         let capacity = detail.get("capacity").and_then(Json::as_u64);
-        RuntimeView {
+        Some(RuntimeView {
             runtime_id: registered.runtime_id,
-            name: registered.name,
+            name,
             kind: registered.kind.as_str().into(),
             uri: registered.uri,
             status: status.into(),
@@ -141,17 +176,17 @@ impl Runtime {
             capacity: capacity.and_then(|capacity| u32::try_from(capacity).ok()),
             heartbeat: registered.heartbeat,
             created_at: registered.created_at,
-        }
+        })
     }
 }
 
-fn pool_view(count: PoolCount) -> PoolView {
-    PoolView {
-        pool: count.pool,
+fn pool_view(count: PoolCount, tenant_id: &TenantId) -> Option<PoolView> {
+    Some(PoolView {
+        pool: count.pool.of_tenant(tenant_id)?,
         pending: count.pending,
         in_flight: count.leased,
         oldest_lease: count.oldest_lease,
-    }
+    })
 }
 
 fn kind_of(kind: Option<&Text>) -> Result<RuntimeKind, RuntimeError> {

@@ -62,6 +62,7 @@ impl Core {
     /// Forgets what was kept for a while.
     async fn tidy_for_ever(self: Arc<Self>) {
         while self.pause(TIDY).await {
+            self.sum_up_refusals(false).await;
             // Whoever is late by the difference of two clocks still finds what was promised.
             let now = self.clock.now().as_unix_ms() - SLACK_MS;
             let Ok(now) = Timestamp::from_unix_ms(now) else {

@@ -29,13 +29,14 @@ impl Runtime {
     /// Hands out commands, waiting for them as long as the worker says.
     pub async fn lease(&self, request: LeaseRequest) -> Result<LeaseAnswer, RuntimeError> {
         let patience = within_long_poll(request.wait_ms)?;
+        let queue = self.behalf().queue_of(&request.pool)?;
         let taker = Taker {
             worker: request.worker_id,
             kinds: request.kinds,
             max: usize::try_from(request.max.get()).unwrap_or(1),
             lease: self.core.lease_length(request.lease_ms)?,
         };
-        let commands = self.core.work_for(&request.pool, taker, patience).await?;
+        let commands = self.core.work_for(&queue, taker, patience).await?;
         Ok(LeaseAnswer {
             commands,
             poll_after_ms: 0,
@@ -50,13 +51,75 @@ impl Runtime {
         }
         let length = self.core.lease_length(request.extend_ms)?;
         let until = self.now().saturating_add(length);
-        let fences = request.leases.iter().map(fence_of).collect();
-        let kept = self.core.store.extend(fences, until).await?;
-        let mut leases = Vec::with_capacity(kept.len());
-        for (lease, kept) in request.leases.iter().zip(kept) {
-            leases.push(self.core.kept(lease, kept).await?);
+        // The token of a lease that was claimed by name is no secret, so it is not enough.
+        let mut own = Vec::with_capacity(request.leases.len());
+        for lease in &request.leases {
+            own.push(self.owns(lease).await?);
+        }
+        let fences = request.leases.iter().zip(&own);
+        let fences = fences.filter_map(|(lease, is_own)| is_own.then(|| fence_of(lease)));
+        let mut kept = self
+            .core
+            .store
+            .extend(fences.collect(), until)
+            .await?
+            .into_iter();
+        let mut leases = Vec::with_capacity(request.leases.len());
+        for (lease, is_own) in request.leases.iter().zip(own) {
+            let kept = if is_own { kept.next() } else { None };
+            leases.push(self.kept(lease, kept.unwrap_or(Extension::Lost)).await?);
         }
         Ok(HeartbeatAnswer { leases })
+    }
+
+    /// Whether a lease is of the caller's tenant.
+    async fn owns(&self, lease: &HeldLease) -> Result<bool, RuntimeError> {
+        if let Some(owner) = self.core.owner_of(lease.execution_id, lease.command_id) {
+            return Ok(owner == *self.tenant());
+        }
+        match self.command_row(lease.command_id).await {
+            Ok(_) => Ok(true),
+            Err(RuntimeError::Refused(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What became of the wish to keep a lease, as the worker is told.
+    async fn kept(&self, lease: &HeldLease, kept: Extension) -> Result<KeptLease, RuntimeError> {
+        let told = KeptLease {
+            command_id: lease.command_id,
+            ok: false,
+            lease_until: None,
+            cancel: None,
+            code: None,
+        };
+        let until = match kept {
+            Extension::Until(until) => until,
+            Extension::Lost => {
+                // One of another tenant is as good as none.
+                let is_over = match self.command_row(lease.command_id).await {
+                    Ok(command) => command.status.is_terminal(),
+                    Err(error @ (RuntimeError::Store(_) | RuntimeError::Machine(_))) => {
+                        return Err(error);
+                    }
+                    Err(RuntimeError::Refused(_)) => true,
+                };
+                return Ok(KeptLease {
+                    cancel: Some(true),
+                    code: Some(if is_over {
+                        ErrorCode::AlreadyTerminal
+                    } else {
+                        ErrorCode::NotLeaseHolder
+                    }),
+                    ..told
+                });
+            }
+        };
+        Ok(KeptLease {
+            ok: true,
+            lease_until: Some(until),
+            ..told
+        })
     }
 }
 
@@ -156,38 +219,6 @@ impl Core {
             })
             .filter_map(|leased| handed(&leased, token, now))
             .collect())
-    }
-
-    /// What became of the wish to keep a lease, as the worker is told.
-    async fn kept(&self, lease: &HeldLease, kept: Extension) -> Result<KeptLease, RuntimeError> {
-        let told = KeptLease {
-            command_id: lease.command_id,
-            ok: false,
-            lease_until: None,
-            cancel: None,
-            code: None,
-        };
-        let until = match kept {
-            Extension::Until(until) => until,
-            Extension::Lost => {
-                let command = self.store.command(lease.command_id).await?;
-                let is_over = command.is_none_or(|command| command.status.is_terminal());
-                return Ok(KeptLease {
-                    cancel: Some(true),
-                    code: Some(if is_over {
-                        ErrorCode::AlreadyTerminal
-                    } else {
-                        ErrorCode::NotLeaseHolder
-                    }),
-                    ..told
-                });
-            }
-        };
-        Ok(KeptLease {
-            ok: true,
-            lease_until: Some(until),
-            ..told
-        })
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod alarms;
 mod background;
+mod behalf;
 mod claim;
 mod classic;
 mod definition;
@@ -25,6 +26,8 @@ mod slots;
 mod start;
 mod steer;
 mod stream;
+mod tokens;
+mod trail;
 mod worker_api;
 
 use std::sync::Arc;
@@ -46,6 +49,7 @@ use crate::chance::{Chance, SystemChance};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use alarms::Alarms;
+pub use behalf::Behalf;
 use classic::Claims;
 use definition::Definitions;
 pub(crate) use definition::{Definition, NotRunnable};
@@ -59,11 +63,15 @@ pub(crate) use outcome::Outcome;
 pub use settings::Settings;
 pub(crate) use start::catalog_key;
 pub use stream::StreamSettings;
+use tokens::Tokens;
+pub(crate) use trail::Act;
+use trail::Trail;
 
-/// Drives executions on a store. A clone is another handle of the same.
+/// Drives executions on a store. A clone is another handle of the same, on the same behalf.
 #[derive(Clone)]
 pub struct Runtime {
     core: Arc<Core>,
+    behalf: Behalf,
 }
 
 struct Core {
@@ -89,6 +97,10 @@ struct Core {
     appended: watch::Sender<u64>,
     /// What this process is called among servers.
     instance: Text,
+    /// Tokens that were asked about lately.
+    tokens: Tokens,
+    /// What is on its way to the trail.
+    trail: Trail,
     tasks: TaskTracker,
     shutdown: CancellationToken,
 }
@@ -144,6 +156,8 @@ impl Runtime {
             messaging,
             appended: watch::Sender::new(0),
             instance,
+            tokens: Tokens::default(),
+            trail: Trail::default(),
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
         });
@@ -151,12 +165,35 @@ impl Runtime {
         if let Some(notices) = notices {
             core.work_with_others(notices);
         }
-        Ok(Self { core })
+        Ok(Self {
+            core,
+            behalf: Behalf::default(),
+        })
+    }
+
+    /// A handle of the same on behalf of somebody else.
+    #[must_use]
+    pub fn on_behalf_of(&self, behalf: Behalf) -> Self {
+        Self {
+            core: Arc::clone(&self.core),
+            behalf,
+        }
+    }
+
+    /// Whom calls are made for.
+    pub(crate) fn behalf(&self) -> &Behalf {
+        &self.behalf
+    }
+
+    /// Whose data is read and written.
+    pub(crate) fn tenant(&self) -> &TenantId {
+        &self.behalf.tenant_id
     }
 
     /// Stops: whoever waits is answered, what is being written is finished.
     pub async fn close(&self, patience: Duration) {
         self.core.shutdown.cancel();
+        self.core.sum_up_refusals(true).await;
         self.core.desk.look_again();
         self.core.tasks.close();
         if tokio::time::timeout(patience, self.core.tasks.wait())
@@ -250,7 +287,9 @@ impl Core {
         tenant_id: &TenantId,
         catalog_id: CatalogId,
     ) -> Result<Arc<Definition>, RuntimeError> {
-        if let Some(definition) = self.definitions.get(catalog_id) {
+        let known = self.definitions.get(catalog_id);
+        let is_theirs = |known: &Arc<Definition>| known.entry.tenant_id == *tenant_id;
+        if let Some(definition) = known.filter(is_theirs) {
             return Ok(definition);
         }
         let key = CatalogKey::Id(catalog_id);

@@ -15,6 +15,7 @@ use noetl_types::{
     WorkerId,
 };
 
+use super::behalf::Behalf;
 use super::driver::{Letter, Offer, Reply, heard};
 use super::error::{RuntimeError, causes};
 use super::leases::fence_of;
@@ -29,7 +30,7 @@ impl Runtime {
         }
         let offer = self
             .core
-            .offer(&request.worker_id, request.lease.as_ref())?;
+            .offer(self.behalf(), &request.worker_id, request.lease.as_ref())?;
         let began = tokio::time::Instant::now();
         let asked: Vec<_> = request
             .reports
@@ -37,7 +38,9 @@ impl Runtime {
             .map(|report| {
                 let about = About::of(&report);
                 let (letter, answer) = letter(report, &request.worker_id);
-                let letter = letter.offering(offer.clone());
+                let letter = letter
+                    .offering(offer.clone())
+                    .on_behalf_of(self.behalf().clone());
                 self.core.send(about.execution_id, letter);
                 (about, answer)
             })
@@ -48,10 +51,10 @@ impl Runtime {
             let answer = heard(answer).await;
             self.core.metrics.reported(began.elapsed());
             let result = told(about.command_id, answer, &mut commands);
-            results.push(self.core.remembered(&about, result).await);
+            results.push(self.remembered(&about, result).await);
         }
-        if let (Some(offer), Some(lease)) = (&offer, &request.lease) {
-            self.core.fill(offer, lease, &mut commands).await;
+        if let Some(offer) = &offer {
+            self.core.fill(offer, &mut commands).await;
         }
         Ok(ReportAnswer { results, commands })
     }
@@ -80,7 +83,7 @@ impl About {
     }
 }
 
-impl Core {
+impl Runtime {
     /// What became of a report whose command its run has forgotten. The state of a run keeps only the
     /// last commands of a step in mind; the queue tells the others, so that a worker that repeats
     /// itself hears what it heard before.
@@ -94,8 +97,9 @@ impl Core {
             detail: None,
             ..result.clone()
         };
-        let row = match self.store.command(about.command_id).await {
-            Ok(row) => row.filter(|row| row.execution_id == about.execution_id),
+        let row = match self.command_row(about.command_id).await {
+            Ok(row) => Some(row).filter(|row| row.execution_id == about.execution_id),
+            Err(RuntimeError::Refused(_)) => None,
             Err(error) => {
                 tracing::warn!(error = %causes(&error), "a command could not be looked up");
                 let code = Some(ErrorCode::StoreUnavailable);
@@ -112,9 +116,12 @@ impl Core {
             Some(_) | None => result,
         }
     }
+}
 
+impl Core {
     fn offer(
         &self,
+        behalf: &Behalf,
         worker: &WorkerId,
         lease: Option<&NextLease>,
     ) -> Result<Option<Arc<Offer>>, RuntimeError> {
@@ -127,21 +134,17 @@ impl Core {
             max: usize::try_from(lease.max.get()).unwrap_or(1),
             lease: self.lease_length(lease.lease_ms)?,
         };
-        Ok(Some(Arc::new(Offer::new(lease.pool.clone(), taker))))
+        let queue = behalf.queue_of(&lease.pool)?;
+        Ok(Some(Arc::new(Offer::new(queue, taker))))
     }
 
     /// Adds what lies in the store to what the reports themselves led to.
-    async fn fill(
-        self: &Arc<Self>,
-        offer: &Offer,
-        lease: &NextLease,
-        commands: &mut Vec<LeasedCommand>,
-    ) {
+    async fn fill(self: &Arc<Self>, offer: &Offer, commands: &mut Vec<LeasedCommand>) {
         let left = offer.left();
-        if left == 0 || !self.desk.mark(&lease.pool).has_backlog {
+        if left == 0 || !self.desk.mark(&offer.pool).has_backlog {
             return;
         }
-        match self.grant(&lease.pool, &offer.taker, left).await {
+        match self.grant(&offer.pool, &offer.taker, left).await {
             Ok(found) => commands.extend(found),
             // The reports count all the same; the worker asks again.
             Err(error) => tracing::warn!(%error, "no work was found for a worker that reported"),

@@ -71,7 +71,7 @@ impl Runtime {
         // It is kept before anybody is looked for: a wait that opens meanwhile finds it behind itself.
         let kept = Broadcast {
             signal_id,
-            tenant_id: TenantId::default(),
+            tenant_id: self.tenant().clone(),
             name: signal.name.clone(),
             key: signal.key.clone(),
             payload: signal.payload.clone(),
@@ -154,7 +154,7 @@ impl Runtime {
         after: Option<WaitPlace>,
     ) -> Result<Vec<OpenWait>, RuntimeError> {
         let filter = WaitFilter {
-            tenant_id: TenantId::default(),
+            tenant_id: self.tenant().clone(),
             choice,
             after,
             limit: PageLimit::MAX,

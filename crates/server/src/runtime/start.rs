@@ -71,12 +71,19 @@ impl Runtime {
     ) -> Result<ExecuteAnswer, RuntimeError> {
         let wait = wait_of(&request)?;
         startable(&request, self.now())?;
-        let tenant_id = TenantId::default();
+        let tenant_id = self.tenant().clone();
+        if let Some(parent) = request.parent_execution_id {
+            // What a child comes to is told to its parent, so that must be the caller's.
+            self.execution_row(parent).await?;
+        }
         let definition = self.core.wanted(&tenant_id, &request).await?;
         let now = self.core.clock.now();
         let execution_id: ExecutionId = self.core.ids.mint(now)?;
         let dedup = claim::dedup(&request, (&tenant_id, &definition.entry.path), now)?;
-        let facts = facts(&definition, &request, (tenant_id, now))?;
+        let facts = ExecutionFacts {
+            organization_id: self.behalf().organization_id.clone(),
+            ..facts(&definition, &request, (tenant_id, now))?
+        };
         let mut following = wait.map(|_| self.core.followers.follow(execution_id));
         let start = Start {
             rerun_of: launch.rerun_of.map(|id| Json::from(id.to_string())),

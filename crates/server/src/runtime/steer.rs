@@ -12,8 +12,6 @@ use noetl_types::{
     ErrorCode, ExecutionId, ExecutionStatus, Millis, TaskError, TaskErrorKind, Text, Timestamp,
 };
 
-use crate::read::identity;
-
 use super::Runtime;
 use super::driver::Letter;
 use super::error::RuntimeError;
@@ -37,6 +35,7 @@ impl Runtime {
         actor: Option<Text>,
         request: CancelRequest,
     ) -> Result<CancelAnswer, RuntimeError> {
+        self.execution_row(execution_id).await?;
         let steering = Steering {
             actor,
             reason: request.reason,
@@ -214,7 +213,7 @@ impl Runtime {
         before: Timestamp,
     ) -> Result<Vec<ExecutionId>, RuntimeError> {
         let mut filter = ExecutionFilter {
-            tenant_id: identity::tenant(),
+            tenant_id: self.tenant().clone(),
             status: Some(status),
             path: None,
             parent_execution_id: None,

@@ -9,6 +9,7 @@ mod outlets;
 #[cfg(test)]
 mod tests;
 mod upkeep;
+mod vault;
 
 use std::fmt;
 use std::sync::Arc;
@@ -209,6 +210,22 @@ pub enum Method {
     ExecutionIds,
     /// [`crate::Upkeep::backup`]
     Backup,
+    /// [`crate::Vault::put_token`]
+    PutToken,
+    /// [`crate::Vault::put_first_token`]
+    PutFirstToken,
+    /// [`crate::Vault::token`]
+    Token,
+    /// [`crate::Vault::tokens`]
+    Tokens,
+    /// [`crate::Vault::revoke_token`]
+    RevokeToken,
+    /// [`crate::Vault::touch_token`]
+    TouchToken,
+    /// [`crate::Vault::audit`]
+    Audit,
+    /// [`crate::Vault::audits`]
+    Audits,
 }
 
 impl Method {
@@ -301,6 +318,14 @@ impl Method {
         Self::Integrity,
         Self::ExecutionIds,
         Self::Backup,
+        Self::PutToken,
+        Self::PutFirstToken,
+        Self::Token,
+        Self::Tokens,
+        Self::RevokeToken,
+        Self::TouchToken,
+        Self::Audit,
+        Self::Audits,
     ];
 }
 
@@ -568,9 +593,14 @@ impl<S: Store> Store for FaultyStore<S> {
         answer.of(self.inner.commands(filter).await)
     }
 
-    async fn release_worker(&self, worker: &WorkerId, now: Timestamp) -> Result<u64, StoreError> {
+    async fn release_worker(
+        &self,
+        tenant_id: &TenantId,
+        worker: &WorkerId,
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
         let answer = self.fault(Method::ReleaseWorker).await?;
-        answer.of(self.inner.release_worker(worker, now).await)
+        answer.of(self.inner.release_worker(tenant_id, worker, now).await)
     }
 
     async fn pool_counts(&self) -> Result<Vec<PoolCount>, StoreError> {

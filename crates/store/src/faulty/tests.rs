@@ -164,7 +164,10 @@ async fn call_about_runs(store: &dyn Store) -> Vec<Result<(), StoreError>> {
             .commands(CommandFilter::open_of(TenantId::default(), run.id))
             .await
             .map(drop),
-        store.release_worker(&worker("w"), now).await.map(drop),
+        store
+            .release_worker(&TenantId::default(), &worker("w"), now)
+            .await
+            .map(drop),
         store.pool_counts().await.map(drop),
         store.due(now, limit).await.map(drop),
     ]

@@ -13,6 +13,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 mod upkeep;
+mod vault;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -198,8 +199,13 @@ impl Store for MemoryStore {
         Ok(self.lock().list_commands(&filter))
     }
 
-    async fn release_worker(&self, worker: &WorkerId, now: Timestamp) -> Result<u64, StoreError> {
-        Ok(self.lock().release_worker(worker, now))
+    async fn release_worker(
+        &self,
+        tenant_id: &TenantId,
+        worker: &WorkerId,
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
+        Ok(self.lock().release_worker(tenant_id, worker, now))
     }
 
     async fn pool_counts(&self) -> Result<Vec<PoolCount>, StoreError> {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use noetl_types::limits::PageLimit;
-use noetl_types::{CommandId, CommandStatus, PoolName, Timestamp, WorkerId};
+use noetl_types::{CommandId, CommandStatus, PoolName, TenantId, Timestamp, WorkerId};
 
 use super::state::{State, many};
 use crate::fair::{self, Waiting};
@@ -121,10 +121,17 @@ impl State {
         CommandPage::of(page, filter.limit)
     }
 
-    pub(super) fn release_worker(&mut self, worker: &WorkerId, now: Timestamp) -> u64 {
+    pub(super) fn release_worker(
+        &mut self,
+        tenant_id: &TenantId,
+        worker: &WorkerId,
+        now: Timestamp,
+    ) -> u64 {
         let mut ended = 0;
         for command in self.commands.values_mut() {
-            let is_theirs = command.worker.as_ref() == Some(worker);
+            let execution = self.executions.get(&command.execution_id);
+            let is_theirs = command.worker.as_ref() == Some(worker)
+                && execution.is_some_and(|execution| execution.facts.tenant_id == *tenant_id);
             if let Some(lease) = command
                 .lease
                 .as_mut()

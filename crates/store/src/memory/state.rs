@@ -12,6 +12,7 @@ use noetl_types::{
 
 use super::outlets::OutletState;
 use super::shared::Shared;
+use super::vault::Kept;
 use crate::error::StoreError;
 use crate::machines::Machines;
 use crate::model::{
@@ -49,6 +50,8 @@ pub(super) struct State {
     pub(super) outlets: OutletState,
     /// Ranges of ids that retention has dropped.
     pub(super) dropped: Vec<(i64, i64)>,
+    /// Who may come in, and what was done.
+    pub(super) kept: Kept,
 }
 
 pub(super) fn many(limit: u32) -> usize {

@@ -1,6 +1,7 @@
 //! What a store is asked and what it answers: plain data, the same for every backend.
 
 mod append;
+mod audit;
 mod cache;
 mod catalog;
 mod claim;
@@ -26,12 +27,14 @@ mod slot;
 mod stream;
 mod sweep;
 mod timer;
+mod token;
 mod var;
 mod wait;
 
 pub use append::{
     Append, AppendRefused, Appended, InvalidAppend, MAX_APPEND_EVENTS, MAX_APPEND_ITEMS,
 };
+pub use audit::{AuditEntry, NewAudit};
 pub use cache::{CachePut, Cached, CachedResult};
 pub use catalog::{
     CatalogEntry, CatalogFilter, CatalogKey, NewCatalogEntry, Registered, VersionFilter,
@@ -77,6 +80,7 @@ pub use stream::{
 };
 pub use sweep::Swept;
 pub use timer::{DueTimer, TimerChange};
+pub use token::ApiToken;
 pub use var::{
     MAX_VAR_BYTES, MAX_VAR_NAME_BYTES, MAX_VARS, MAX_VARS_BYTES, UnknownVarKind, Var, VarKind,
     VarsRefused,
@@ -86,6 +90,7 @@ pub use wait::{
     WaitPlace,
 };
 
+pub(crate) use audit::Trails;
 pub(crate) use claim::KeptDedup;
 pub(crate) use log::superfluous;
 pub(crate) use signal::oldest;

@@ -25,6 +25,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod upkeep;
+mod vault;
 mod writer;
 
 use std::path::PathBuf;
@@ -264,8 +265,13 @@ impl Store for PostgresStore {
         queue::commands(&self.lists, &filter).await
     }
 
-    async fn release_worker(&self, worker: &WorkerId, now: Timestamp) -> Result<u64, StoreError> {
-        queue::release_worker(&self.pool, worker, now).await
+    async fn release_worker(
+        &self,
+        tenant_id: &TenantId,
+        worker: &WorkerId,
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
+        queue::release_worker(&self.pool, (tenant_id, worker), now).await
     }
 
     async fn pool_counts(&self) -> Result<Vec<PoolCount>, StoreError> {

@@ -12,7 +12,7 @@ use super::{partition, stream};
 use crate::error::StoreError;
 use crate::migration::{Migration, pending};
 
-static MIGRATIONS: [Migration; 5] = [
+static MIGRATIONS: [Migration; 6] = [
     Migration {
         version: 1,
         name: "tables",
@@ -32,6 +32,11 @@ static MIGRATIONS: [Migration; 5] = [
         version: 4,
         name: "outlets",
         sql: include_str!("migrations/0004_outlets.sql"),
+    },
+    Migration {
+        version: 5,
+        name: "vault",
+        sql: include_str!("migrations/0005_vault.sql"),
     },
     Migration {
         version: 6,

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use noetl_types::limits::PageLimit;
-use noetl_types::{CommandId, ExecutionId, PoolName, Text, Timestamp, WorkerId};
+use noetl_types::{CommandId, ExecutionId, PoolName, TenantId, Text, Timestamp, WorkerId};
 use tokio_postgres::types::ToSql;
 
 use super::append::fence_row;
@@ -120,13 +120,16 @@ pub(super) async fn commands(
 
 pub(super) async fn release_worker(
     pool: &Pool,
-    worker: &WorkerId,
+    (tenant_id, worker): (&TenantId, &WorkerId),
     now: Timestamp,
 ) -> Result<u64, StoreError> {
     let sql = include_str!("sql/release_worker.sql");
     let mut client = pool.get().await?;
     let rows = client
-        .rows(sql, &[&worker.as_str(), &now.to_cell()])
+        .rows(
+            sql,
+            &[&worker.as_str(), &now.to_cell(), &tenant_id.as_str()],
+        )
         .await?;
     u64::try_from(rows.len()).map_err(StoreError::fatal)
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use noetl_types::limits::{MaxAttempts, Priority};
 use noetl_types::record::{Elapsed, SchemaVersion};
 use noetl_types::{
-    CatalogId, Chain, CommandId, CommandStatus, CredentialId, Digest, EventId, EventName,
+    AuditId, CatalogId, Chain, CommandId, CommandStatus, CredentialId, Digest, EventId, EventName,
     ExecutionId, ExecutionStatus, Json, MachineId, OrganizationId, OutboxId, PlaybookPath,
     PoolName, QuarantineId, ResultId, RuntimeId, Seq, SignalId, StatusName, StepName, TenantId,
-    Text, Timestamp, Version, WorkerId, json,
+    Text, Timestamp, TokenId, Version, WorkerId, json,
 };
 
 use crate::model::{LeaseToken, Origin, RuntimeKind, VarKind, WaitKind};
@@ -332,6 +332,7 @@ macro_rules! numbers {
 }
 
 numbers!(
+    AuditId,
     CatalogId,
     CommandId,
     CredentialId,
@@ -343,6 +344,7 @@ numbers!(
     RuntimeId,
     Seq,
     SignalId,
+    TokenId,
     Version,
     MaxAttempts,
     Priority
@@ -397,7 +399,7 @@ texts!(
     StepName: Self::new,
     TenantId: Self::new,
     OrganizationId: Self::new,
-    PoolName: Self::new,
+    PoolName: Self::read_queue,
     PlaybookPath: Self::new,
     WorkerId: Self::new,
     CommandStatus: Self::parse,

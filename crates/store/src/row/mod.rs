@@ -19,6 +19,7 @@ mod result;
 mod shared;
 mod table;
 mod tables;
+mod vault;
 
 pub(crate) use append::{Act, Rows, SharedRow, rows_of, slot_rows};
 pub(crate) use cell::{Cell, ToCell};
@@ -39,6 +40,8 @@ pub(crate) use tables::{
     catalog_row, command, count_of, due_timer, execution, machine, machine_row, pool_count,
     runtime, runtime_row, snapshot, snapshot_row,
 };
+
+pub(crate) use vault::{AUDIT, TOKEN, audit, audit_row, token, token_row};
 
 // One backend sends rows as arrays, the other reads single columns.
 #[cfg(feature = "postgres")]

@@ -21,6 +21,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 mod upkeep;
+mod vault;
 mod writer;
 
 use std::fs::File;
@@ -297,11 +298,16 @@ impl Store for SqliteStore {
             .await
     }
 
-    async fn release_worker(&self, worker: &WorkerId, now: Timestamp) -> Result<u64, StoreError> {
-        let worker = worker.clone();
+    async fn release_worker(
+        &self,
+        tenant_id: &TenantId,
+        worker: &WorkerId,
+        now: Timestamp,
+    ) -> Result<u64, StoreError> {
+        let (tenant_id, worker) = (tenant_id.clone(), worker.clone());
         self.writer
             .run(Durability::Forgettable, move |connection| {
-                queue::release_worker(connection, &worker, now)
+                queue::release_worker(connection, (&tenant_id, &worker), now)
             })
             .await
     }

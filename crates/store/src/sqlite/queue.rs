@@ -3,7 +3,9 @@
 use std::sync::LazyLock;
 
 use noetl_types::limits::PageLimit;
-use noetl_types::{CommandId, CommandStatus, ExecutionId, Json, PoolName, Timestamp, WorkerId};
+use noetl_types::{
+    CommandId, CommandStatus, ExecutionId, Json, PoolName, TenantId, Timestamp, WorkerId,
+};
 use rusqlite::{Connection, params, params_from_iter};
 
 use super::bind::{all, execute, failure, first, micros, places};
@@ -83,11 +85,16 @@ pub(super) fn commands(
 
 pub(super) fn release_worker(
     connection: &Connection,
-    worker: &WorkerId,
+    (tenant_id, worker): (&TenantId, &WorkerId),
     now: Timestamp,
 ) -> Result<u64, StoreError> {
-    let sql = "UPDATE command SET lease_until = ?2 WHERE worker_id = ?1 AND lease_until > ?2";
-    let ended = execute(connection, sql, (worker.as_str(), micros(now))).map_err(failure)?;
+    let sql = "UPDATE command SET lease_until = ?2
+        WHERE worker_id = ?1 AND lease_until > ?2 AND EXISTS (
+            SELECT 1 FROM execution
+            WHERE execution.execution_id = command.execution_id AND execution.tenant_id = ?3
+        )";
+    let params = (worker.as_str(), micros(now), tenant_id.as_str());
+    let ended = execute(connection, sql, params).map_err(failure)?;
     u64::try_from(ended).map_err(StoreError::fatal)
 }
 

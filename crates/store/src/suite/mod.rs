@@ -25,6 +25,7 @@ pub(crate) mod retention;
 pub(crate) mod slot;
 pub(crate) mod stream;
 pub(crate) mod values;
+pub(crate) mod vault;
 pub(crate) mod wait;
 
 use std::pin::Pin;
@@ -171,6 +172,11 @@ macro_rules! store_suite {
             values: nul_cannot_be_stored,
             values: long_deep_and_empty_values_survive,
             values: edges_of_numbers_survive,
+            vault: tokens_are_found_by_their_prefix,
+            vault: a_token_is_revoked_once_and_by_its_tenant,
+            vault: there_is_one_first_token,
+            vault: a_trail_is_linked,
+            vault: racing_acts_leave_one_trail,
         }
     };
     ($bench:path: $($module:ident: $case:ident,)+) => {

@@ -132,7 +132,9 @@ pub(crate) async fn the_leases_of_a_worker_that_leaves_end(bench: &Bench) {
     assert_eq!((mine.len(), others.len()), (2, 1));
     let now = at("12:00:30");
     let leaver = worker("leaver");
-    assert_eq!(store.release_worker(&leaver, now).await, Ok(2));
+    let (tenant, stranger) = (TenantId::default(), TenantId::new("acme").unwrap());
+    assert_eq!(store.release_worker(&stranger, &leaver, now).await, Ok(0));
+    assert_eq!(store.release_worker(&tenant, &leaver, now).await, Ok(2));
     let expired = store.expired(now, PageLimit::default()).await.unwrap();
     let mut expected: Vec<_> = mine.into_iter().map(|it| it.command).collect();
     for command in &mut expected {
@@ -142,9 +144,15 @@ pub(crate) async fn the_leases_of_a_worker_that_leaves_end(bench: &Bench) {
     }
     assert_eq!(expired, expected);
     // Nothing has longer to go, and a later time lengthens nothing.
-    assert_eq!(store.release_worker(&leaver, now).await, Ok(0));
-    assert_eq!(store.release_worker(&leaver, at("12:00:40")).await, Ok(0));
-    assert_eq!(store.release_worker(&worker("nobody"), now).await, Ok(0));
+    assert_eq!(store.release_worker(&tenant, &leaver, now).await, Ok(0));
+    assert_eq!(
+        store.release_worker(&tenant, &leaver, at("12:00:40")).await,
+        Ok(0)
+    );
+    assert_eq!(
+        store.release_worker(&tenant, &worker("nobody"), now).await,
+        Ok(0)
+    );
 }
 
 pub(crate) async fn pools_tell_how_busy_they_are(bench: &Bench) {

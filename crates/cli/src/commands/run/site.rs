@@ -106,7 +106,7 @@ pub(super) async fn find(
             }
             Opened::Held(beacon) => beacon,
         };
-        if let Some(client) = answering(beacon.as_ref()).await {
+        if let Some(client) = answering(beacon.as_ref(), config).await? {
             return Ok(Some(Site::There(client)));
         }
         if since.elapsed() >= patience {
@@ -124,13 +124,15 @@ pub(super) async fn find(
 }
 
 /// The client of a server that lives.
-async fn answering(beacon: Option<&Beacon>) -> Option<Client> {
+async fn answering(beacon: Option<&Beacon>, config: &Config) -> Result<Option<Client>, Error> {
     let settings = ClientSettings {
         connect_timeout: Millis::from_secs(1),
-        ..ClientSettings::default()
+        ..roles::client_settings(config)?
     };
-    let client = Client::new(&beacon?.url, settings).ok()?;
-    client.readyz().await.is_ok().then_some(client)
+    let Some(client) = beacon.and_then(|beacon| Client::new(&beacon.url, settings).ok()) else {
+        return Ok(None);
+    };
+    Ok(client.readyz().await.is_ok().then_some(client))
 }
 
 fn in_use(place: &Place, beacon: Option<Beacon>, waited: Millis) -> StartError {

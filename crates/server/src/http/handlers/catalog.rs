@@ -1,7 +1,6 @@
 //! Definitions.
 
 use axum::Extension;
-use axum::extract::State;
 use axum::response::{IntoResponse as _, Response};
 use noetl_api::catalog::{
     AgentsRequest, ArchiveAnswer, CatalogItem, CatalogList, Content, ContentRequest, ListRequest,
@@ -13,15 +12,15 @@ use noetl_types::limits::PageLimit;
 use noetl_types::{ErrorCode, PlaybookPath, Text};
 
 use crate::http::access::{Caller, Scope};
+use crate::http::acting::For;
 use crate::http::answer::Answer;
 use crate::http::body::{JsonBody, JsonBodyOrDefault};
 use crate::http::failure::Failure;
 use crate::http::params::{Params, TextOf};
-use crate::http::routes::App;
 
 /// Registers a definition, or only checks it.
 pub(in crate::http) async fn register(
-    State(app): State<App>,
+    For(app): For,
     Extension(caller): Extension<Caller>,
     JsonBody(request): JsonBody<RegisterRequest>,
 ) -> Result<Answer<RegisterAnswer>, Failure> {
@@ -31,7 +30,7 @@ pub(in crate::http) async fn register(
 
 /// Registers many definitions.
 pub(in crate::http) async fn register_batch(
-    State(app): State<App>,
+    For(app): For,
     Extension(caller): Extension<Caller>,
     JsonBody(batch): JsonBody<RegisterBatch>,
 ) -> Result<Answer<RegisterBatchAnswer>, Failure> {
@@ -42,7 +41,7 @@ pub(in crate::http) async fn register_batch(
 
 /// The definitions.
 pub(in crate::http) async fn list(
-    State(app): State<App>,
+    For(app): For,
     JsonBodyOrDefault(request): JsonBodyOrDefault<ListRequest>,
 ) -> Result<Answer<CatalogList>, Failure> {
     Ok(Answer(app.runtime.definitions(request).await?))
@@ -50,7 +49,7 @@ pub(in crate::http) async fn list(
 
 /// The paths of the definitions of a kind.
 pub(in crate::http) async fn list_kind(
-    State(app): State<App>,
+    For(app): For,
     TextOf(kind): TextOf,
 ) -> Result<Answer<Vec<PlaybookPath>>, Failure> {
     Ok(Answer(app.runtime.definition_paths(&kind).await?))
@@ -58,7 +57,7 @@ pub(in crate::http) async fn list_kind(
 
 /// The definitions of agents.
 pub(in crate::http) async fn agents(
-    State(app): State<App>,
+    For(app): For,
     JsonBodyOrDefault(request): JsonBodyOrDefault<AgentsRequest>,
 ) -> Result<Answer<CatalogList>, Failure> {
     Ok(Answer(app.runtime.agents(request).await?))
@@ -71,7 +70,7 @@ fn playbook_id(params: &mut Params) -> Result<Text, Failure> {
 
 /// The text of a playbook.
 pub(in crate::http) async fn content(
-    State(app): State<App>,
+    For(app): For,
     mut params: Params,
 ) -> Result<Answer<Content>, Failure> {
     let name = playbook_id(&mut params)?;
@@ -80,7 +79,7 @@ pub(in crate::http) async fn content(
 
 /// Registers a text as the next version of a playbook.
 pub(in crate::http) async fn put_content(
-    State(app): State<App>,
+    For(app): For,
     mut params: Params,
     Extension(caller): Extension<Caller>,
     JsonBody(request): JsonBody<ContentRequest>,
@@ -92,7 +91,7 @@ pub(in crate::http) async fn put_content(
 
 /// Checks a playbook.
 pub(in crate::http) async fn validate(
-    State(app): State<App>,
+    For(app): For,
     JsonBody(request): JsonBody<ContentRequest>,
 ) -> Result<Answer<Validation>, Failure> {
     Ok(Answer(app.runtime.validate(request).await?))
@@ -100,7 +99,7 @@ pub(in crate::http) async fn validate(
 
 /// Puts a playbook into the archive.
 pub(in crate::http) async fn archive(
-    State(app): State<App>,
+    For(app): For,
     TextOf(name): TextOf,
 ) -> Result<Answer<ArchiveAnswer>, Failure> {
     Ok(Answer(app.runtime.archive_definition(&name).await?))
@@ -108,7 +107,7 @@ pub(in crate::http) async fn archive(
 
 /// Takes a definition out of the archive.
 pub(in crate::http) async fn restore(
-    State(app): State<App>,
+    For(app): For,
     JsonBody(request): JsonBody<RestoreRequest>,
 ) -> Result<Answer<ArchiveAnswer>, Failure> {
     let restored = app.runtime.restore_definition(request.path).await?;
@@ -117,7 +116,7 @@ pub(in crate::http) async fn restore(
 
 /// What is told of a definition, by the last word of the address behind its path.
 pub(in crate::http) async fn told_of(
-    State(app): State<App>,
+    For(app): For,
     TextOf(address): TextOf,
     mut params: Params,
 ) -> Result<Response, Failure> {
@@ -147,7 +146,7 @@ pub(in crate::http) async fn told_of(
 
 /// A definition.
 pub(in crate::http) async fn resource(
-    State(app): State<App>,
+    For(app): For,
     JsonBody(request): JsonBody<ResourceRequest>,
 ) -> Result<Answer<CatalogItem>, Failure> {
     Ok(Answer(app.runtime.catalog_item(request).await?))

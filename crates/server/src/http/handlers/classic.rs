@@ -1,6 +1,5 @@
 //! The wire of classic workers: commands by name, events one by one.
 
-use axum::extract::State;
 use noetl_api::classic::{
     ClaimAnswer, ClaimRequest, ClassicCommand, CommandList, EventAnswer, EventBatch,
     EventBatchAnswer, EventPost,
@@ -9,15 +8,15 @@ use noetl_api::query::CommandsQuery;
 use noetl_types::limits::PageLimit;
 use noetl_types::{CommandStatus, PoolName, WorkerId};
 
+use crate::http::acting::For;
 use crate::http::answer::Answer;
 use crate::http::body::JsonBody;
 use crate::http::failure::Failure;
 use crate::http::params::{EventOf, Params};
-use crate::http::routes::App;
 
 /// A command, by the event that issued it.
 pub(in crate::http) async fn command(
-    State(app): State<App>,
+    For(app): For,
     EventOf(event_id): EventOf,
 ) -> Result<Answer<ClassicCommand>, Failure> {
     Ok(Answer(app.runtime.command_of(event_id).await?))
@@ -25,7 +24,7 @@ pub(in crate::http) async fn command(
 
 /// Gives a command to a worker that names it.
 pub(in crate::http) async fn claim(
-    State(app): State<App>,
+    For(app): For,
     EventOf(event_id): EventOf,
     JsonBody(request): JsonBody<ClaimRequest>,
 ) -> Result<Answer<ClaimAnswer>, Failure> {
@@ -34,7 +33,7 @@ pub(in crate::http) async fn claim(
 
 /// Takes an event.
 pub(in crate::http) async fn event(
-    State(app): State<App>,
+    For(app): For,
     JsonBody(post): JsonBody<EventPost>,
 ) -> Result<Answer<EventAnswer>, Failure> {
     Ok(Answer(app.runtime.take_event(post).await?))
@@ -42,7 +41,7 @@ pub(in crate::http) async fn event(
 
 /// Takes several events of one execution.
 pub(in crate::http) async fn events(
-    State(app): State<App>,
+    For(app): For,
     JsonBody(batch): JsonBody<EventBatch>,
 ) -> Result<Answer<EventBatchAnswer>, Failure> {
     Ok(Answer(app.runtime.take_events(batch).await?))
@@ -50,7 +49,7 @@ pub(in crate::http) async fn events(
 
 /// The queue.
 pub(in crate::http) async fn list(
-    State(app): State<App>,
+    For(app): For,
     mut params: Params,
 ) -> Result<Answer<CommandList>, Failure> {
     let query = CommandsQuery {

@@ -1,20 +1,19 @@
 //! Commands: handed out, kept, reported on.
 
-use axum::extract::State;
 use noetl_api::command::{
     HeartbeatAnswer, HeartbeatRequest, LeaseAnswer, LeaseRequest, ReportAnswer, ReportRequest,
 };
 use noetl_types::ErrorCode;
 use noetl_types::limits::MAX_LONG_POLL;
 
+use crate::http::acting::For;
 use crate::http::answer::Answer;
 use crate::http::body::JsonBody;
 use crate::http::failure::Failure;
-use crate::http::routes::App;
 
 /// Hands out commands. Whoever waits for them when the server stops goes away with none.
 pub(in crate::http) async fn lease(
-    State(app): State<App>,
+    For(app): For,
     JsonBody(request): JsonBody<LeaseRequest>,
 ) -> Result<Answer<LeaseAnswer>, Failure> {
     within_long_poll("/wait_ms", request.wait_ms)?;
@@ -28,7 +27,7 @@ pub(in crate::http) async fn lease(
 
 /// Keeps commands.
 pub(in crate::http) async fn heartbeat(
-    State(app): State<App>,
+    For(app): For,
     JsonBody(request): JsonBody<HeartbeatRequest>,
 ) -> Result<Answer<HeartbeatAnswer>, Failure> {
     Ok(Answer(app.runtime.keep(request).await?))
@@ -36,7 +35,7 @@ pub(in crate::http) async fn heartbeat(
 
 /// Takes what became of commands.
 pub(in crate::http) async fn report(
-    State(app): State<App>,
+    For(app): For,
     JsonBody(request): JsonBody<ReportRequest>,
 ) -> Result<Answer<ReportAnswer>, Failure> {
     if let Some(lease) = &request.lease {

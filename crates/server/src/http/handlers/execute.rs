@@ -1,7 +1,6 @@
 //! Executions begin, are steered, and are ended.
 
 use axum::Extension;
-use axum::extract::State;
 use noetl_api::execute::{
     ExecuteAnswer, ExecuteBatch, ExecuteBatchAnswer, ExecuteRequest, RerunRequest,
 };
@@ -11,15 +10,15 @@ use noetl_api::execution::{
 };
 
 use crate::http::access::Caller;
+use crate::http::acting::For;
 use crate::http::answer::Answer;
 use crate::http::body::{JsonBody, JsonBodyOrDefault};
 use crate::http::failure::Failure;
 use crate::http::params::{ExecutionOf, KeyOf};
-use crate::http::routes::App;
 
 /// Starts an execution.
 pub(in crate::http) async fn execute(
-    State(app): State<App>,
+    For(app): For,
     key: KeyOf,
     JsonBody(request): JsonBody<ExecuteRequest>,
 ) -> Result<Answer<ExecuteAnswer>, Failure> {
@@ -32,7 +31,7 @@ pub(in crate::http) async fn execute(
 
 /// Ends an execution.
 pub(in crate::http) async fn cancel(
-    State(app): State<App>,
+    For(app): For,
     ExecutionOf(execution_id): ExecutionOf,
     Extension(caller): Extension<Caller>,
     JsonBodyOrDefault(request): JsonBodyOrDefault<CancelRequest>,
@@ -44,7 +43,7 @@ pub(in crate::http) async fn cancel(
 
 /// Starts many executions.
 pub(in crate::http) async fn batch(
-    State(app): State<App>,
+    For(app): For,
     JsonBody(request): JsonBody<ExecuteBatch>,
 ) -> Result<Answer<ExecuteBatchAnswer>, Failure> {
     Ok(Answer(app.runtime.execute_batch(request).await?))
@@ -52,7 +51,7 @@ pub(in crate::http) async fn batch(
 
 /// Runs a definition once more, with the input of an earlier execution.
 pub(in crate::http) async fn rerun(
-    State(app): State<App>,
+    For(app): For,
     ExecutionOf(execution_id): ExecutionOf,
     JsonBodyOrDefault(request): JsonBodyOrDefault<RerunRequest>,
 ) -> Result<Answer<ExecuteAnswer>, Failure> {
@@ -61,7 +60,7 @@ pub(in crate::http) async fn rerun(
 
 /// Holds an execution.
 pub(in crate::http) async fn pause(
-    State(app): State<App>,
+    For(app): For,
     ExecutionOf(execution_id): ExecutionOf,
     Extension(caller): Extension<Caller>,
     JsonBodyOrDefault(request): JsonBodyOrDefault<SteerRequest>,
@@ -74,7 +73,7 @@ pub(in crate::http) async fn pause(
 
 /// Lets an execution go on.
 pub(in crate::http) async fn resume(
-    State(app): State<App>,
+    For(app): For,
     ExecutionOf(execution_id): ExecutionOf,
     Extension(caller): Extension<Caller>,
     JsonBodyOrDefault(request): JsonBodyOrDefault<SteerRequest>,
@@ -87,7 +86,7 @@ pub(in crate::http) async fn resume(
 
 /// Says how an execution ended.
 pub(in crate::http) async fn finalize(
-    State(app): State<App>,
+    For(app): For,
     ExecutionOf(execution_id): ExecutionOf,
     Extension(caller): Extension<Caller>,
     JsonBody(request): JsonBody<FinalizeRequest>,
@@ -100,7 +99,7 @@ pub(in crate::http) async fn finalize(
 
 /// Ends executions that nothing happens to any more.
 pub(in crate::http) async fn clean_up(
-    State(app): State<App>,
+    For(app): For,
     Extension(caller): Extension<Caller>,
     JsonBodyOrDefault(request): JsonBodyOrDefault<CleanupRequest>,
 ) -> Result<Answer<CleanupAnswer>, Failure> {

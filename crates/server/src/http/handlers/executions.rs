@@ -1,6 +1,5 @@
 //! Executions are looked at.
 
-use axum::extract::State;
 use axum::http::header::LINK;
 use axum::http::{HeaderName, HeaderValue, Uri};
 use axum::response::{IntoResponse as _, Response};
@@ -9,14 +8,14 @@ use noetl_api::query::{DetailQuery, EventsQuery, ExecutionsQuery, NEXT_CURSOR, O
 use noetl_types::limits::{MAX_PAGE_OFFSET, PageLimit};
 use noetl_types::{EventName, ExecutionStatus, Seq, Timestamp};
 
+use crate::http::acting::For;
 use crate::http::answer::Answer;
 use crate::http::failure::Failure;
 use crate::http::params::{ExecutionOf, Params};
-use crate::http::routes::App;
 
 /// The list of executions.
 pub(in crate::http) async fn list(
-    State(app): State<App>,
+    For(app): For,
     uri: Uri,
     mut params: Params,
 ) -> Result<Response, Failure> {
@@ -63,7 +62,7 @@ fn next_page(uri: &Uri, cursor: &str) -> String {
 
 /// An execution with a page of its log.
 pub(in crate::http) async fn detail(
-    State(app): State<App>,
+    For(app): For,
     ExecutionOf(execution_id): ExecutionOf,
     mut params: Params,
 ) -> Result<Answer<ExecutionDetail>, Failure> {
@@ -80,7 +79,7 @@ pub(in crate::http) async fn detail(
 
 /// Where an execution stands.
 pub(in crate::http) async fn status(
-    State(app): State<App>,
+    For(app): For,
     ExecutionOf(execution_id): ExecutionOf,
 ) -> Result<Answer<StatusView>, Failure> {
     Ok(Answer(app.runtime.execution_status(execution_id).await?))
@@ -88,7 +87,7 @@ pub(in crate::http) async fn status(
 
 /// Whether somebody ended an execution.
 pub(in crate::http) async fn cancellation(
-    State(app): State<App>,
+    For(app): For,
     ExecutionOf(execution_id): ExecutionOf,
 ) -> Result<Answer<CancellationCheck>, Failure> {
     Ok(Answer(app.runtime.cancellation(execution_id).await?))
@@ -96,7 +95,7 @@ pub(in crate::http) async fn cancellation(
 
 /// The log of an execution.
 pub(in crate::http) async fn events(
-    State(app): State<App>,
+    For(app): For,
     ExecutionOf(execution_id): ExecutionOf,
     mut params: Params,
 ) -> Result<Answer<EventPage>, Failure> {

@@ -8,9 +8,9 @@ use axum::response::{IntoResponse as _, Response};
 use noetl_api::health::{Alive, Health};
 
 use crate::http::access::Caller;
+use crate::http::acting::{App, For};
 use crate::http::answer::{Answer, of_type};
 use crate::http::failure::Failure;
-use crate::http::routes::App;
 use crate::metrics::CONTENT_TYPE;
 
 /// The process answers, so it lives. Touches nothing.
@@ -23,7 +23,8 @@ pub(in crate::http) async fn ready(
     State(app): State<App>,
     Extension(caller): Extension<Caller>,
 ) -> Response {
-    let ready = app.runtime.ready().await;
+    let ready = app.of_nobody().ready().await;
+    let ready = ready.with_overrides(app.unsafe_settings());
     let ready = if caller.is_ok() {
         ready
     } else {
@@ -40,7 +41,7 @@ pub(in crate::http) async fn ready(
 }
 
 /// What the server counts, and what the store holds.
-pub(in crate::http) async fn metrics(State(app): State<App>) -> Result<Response, Failure> {
+pub(in crate::http) async fn metrics(For(app): For) -> Result<Response, Failure> {
     let text = app.runtime.metrics_text().await?;
     Ok(of_type(HeaderValue::from_static(CONTENT_TYPE), text))
 }

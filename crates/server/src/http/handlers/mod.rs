@@ -1,5 +1,6 @@
 //! The handlers: each reads its request, asks the runtime once, and answers.
 
+pub(super) mod audit;
 pub(super) mod catalog;
 pub(super) mod classic;
 pub(super) mod commands;
@@ -11,5 +12,6 @@ pub(super) mod signals;
 pub(super) mod stream;
 pub(super) mod streams;
 pub(super) mod system;
+pub(super) mod tokens;
 pub(super) mod vars;
 pub(super) mod workers;

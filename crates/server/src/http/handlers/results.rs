@@ -1,21 +1,20 @@
 //! Results that are too large for an event.
 
 use axum::body::{Body, Bytes};
-use axum::extract::State;
 use axum::http::HeaderValue;
 use axum::response::Response;
 use noetl_api::result::{KeptResult, PutResult};
 use noetl_types::ErrorCode;
 
+use crate::http::acting::For;
 use crate::http::answer::{Answer, JSON, of_type};
 use crate::http::body::JsonBody;
 use crate::http::failure::Failure;
 use crate::http::params::{ExecutionOf, KeyOf, Params};
-use crate::http::routes::App;
 
 /// A stored result as it is kept: it was written as JSON once and is not read again.
 pub(in crate::http) async fn resolve(
-    State(app): State<App>,
+    For(app): For,
     mut params: Params,
 ) -> Result<Response, Failure> {
     let reference = params
@@ -36,7 +35,7 @@ pub(in crate::http) async fn resolve(
 
 /// Keeps a result.
 pub(in crate::http) async fn put(
-    State(app): State<App>,
+    For(app): For,
     ExecutionOf(execution_id): ExecutionOf,
     key: KeyOf,
     JsonBody(request): JsonBody<PutResult>,

@@ -1,21 +1,20 @@
 //! Signals and decisions reach executions that wait.
 
 use axum::Extension;
-use axum::extract::State;
 use noetl_api::signal::{
     ApprovalList, ApproveAnswer, ApproveRequest, BroadcastAnswer, SignalAnswer, SignalRequest,
 };
 
 use crate::http::access::Caller;
+use crate::http::acting::For;
 use crate::http::answer::Answer;
 use crate::http::body::JsonBody;
 use crate::http::failure::Failure;
 use crate::http::params::ExecutionOf;
-use crate::http::routes::App;
 
 /// Sends a signal to an execution.
 pub(in crate::http) async fn signal(
-    State(app): State<App>,
+    For(app): For,
     ExecutionOf(execution_id): ExecutionOf,
     Extension(caller): Extension<Caller>,
     JsonBody(request): JsonBody<SignalRequest>,
@@ -27,7 +26,7 @@ pub(in crate::http) async fn signal(
 
 /// Sends a signal to everybody.
 pub(in crate::http) async fn broadcast(
-    State(app): State<App>,
+    For(app): For,
     Extension(caller): Extension<Caller>,
     JsonBody(request): JsonBody<SignalRequest>,
 ) -> Result<Answer<BroadcastAnswer>, Failure> {
@@ -37,7 +36,7 @@ pub(in crate::http) async fn broadcast(
 
 /// Decides about something that an execution waits for.
 pub(in crate::http) async fn approve(
-    State(app): State<App>,
+    For(app): For,
     ExecutionOf(execution_id): ExecutionOf,
     Extension(caller): Extension<Caller>,
     JsonBody(request): JsonBody<ApproveRequest>,
@@ -48,8 +47,6 @@ pub(in crate::http) async fn approve(
 }
 
 /// What waits for a person.
-pub(in crate::http) async fn approvals(
-    State(app): State<App>,
-) -> Result<Answer<ApprovalList>, Failure> {
+pub(in crate::http) async fn approvals(For(app): For) -> Result<Answer<ApprovalList>, Failure> {
     Ok(Answer(app.runtime.approvals().await?))
 }

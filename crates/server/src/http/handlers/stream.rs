@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::response::Response;
 use noetl_api::stream::{FeedAnswer, StreamStatus};
 use noetl_store::FeedLimit;
 use noetl_types::{ErrorCode, ExecutionId, FeedPosition, Seq};
 
+use crate::http::acting::For;
 use crate::http::answer::{Answer, JSON, of_type};
 use crate::http::failure::Failure;
 use crate::http::params::Params;
-use crate::http::routes::App;
 
 /// Events that one answer may hold, and how many it holds unless the caller says so.
 const LIMITS: std::ops::RangeInclusive<u32> = 1..=1_000;
@@ -21,15 +21,13 @@ const USUAL: u32 = 100;
 const WAITS: std::ops::RangeInclusive<u32> = 0..=30_000;
 
 /// Where it stands.
-pub(in crate::http) async fn status(
-    State(app): State<App>,
-) -> Result<Answer<StreamStatus>, Failure> {
+pub(in crate::http) async fn status(For(app): For) -> Result<Answer<StreamStatus>, Failure> {
     Ok(Answer(app.runtime.stream_status().await?))
 }
 
 /// The feed behind a place, or from its end.
 pub(in crate::http) async fn feed(
-    State(app): State<App>,
+    For(app): For,
     mut params: Params,
 ) -> Result<Answer<FeedAnswer>, Failure> {
     let after = params.read("after", place)?;
@@ -60,7 +58,7 @@ fn place(text: &str) -> Result<FeedPosition, &'static str> {
 
 /// An event as the stream carries it, whatever its size.
 pub(in crate::http) async fn event(
-    State(app): State<App>,
+    For(app): For,
     Path((execution_id, seq)): Path<(String, i64)>,
 ) -> Result<Response, Failure> {
     let wrong = |why: String| Failure::new(ErrorCode::BadId, why);
@@ -73,8 +71,6 @@ pub(in crate::http) async fn event(
 }
 
 /// Has the whole log published again.
-pub(in crate::http) async fn rebuild(
-    State(app): State<App>,
-) -> Result<Answer<StreamStatus>, Failure> {
+pub(in crate::http) async fn rebuild(For(app): For) -> Result<Answer<StreamStatus>, Failure> {
     Ok(Answer(app.runtime.rebuild_stream().await?))
 }

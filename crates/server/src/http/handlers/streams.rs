@@ -2,21 +2,20 @@
 
 use std::time::Duration;
 
-use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use noetl_api::execution::EventView;
 use noetl_types::{EventName, FeedPosition, PlaybookPath, Version};
 
+use crate::http::acting::For;
 use crate::http::failure::Failure;
 use crate::http::live::{self, Form, Source};
 use crate::http::params::{ExecutionOf, Params};
-use crate::http::routes::App;
-use crate::read::{FeedFollower, FeedWish, Follower, identity};
+use crate::read::{FeedFollower, FeedWish, Follower};
 
 /// The log of an execution as it grows, to its end. The id of an event is its place in the log.
 pub(in crate::http) async fn execution(
-    State(app): State<App>,
+    For(app): For,
     ExecutionOf(execution_id): ExecutionOf,
     headers: HeaderMap,
     mut params: Params,
@@ -47,7 +46,7 @@ impl Source for Follower {
 
 /// All events as they are committed. The id of an event is its place among all of them.
 pub(in crate::http) async fn all(
-    State(app): State<App>,
+    For(app): For,
     headers: HeaderMap,
     mut params: Params,
 ) -> Result<Response, Failure> {
@@ -56,7 +55,7 @@ pub(in crate::http) async fn all(
         Some(id) => Some(place(&id).ok_or_else(live::bad_id)?),
     };
     let wish = FeedWish {
-        tenant_id: identity::tenant(),
+        tenant_id: app.runtime.tenant().clone(),
         event_type: params.read("type", EventName::read)?,
         execution_id: params.read("execution_id", str::parse)?,
         path: params.read("path", str::parse::<PlaybookPath>)?,

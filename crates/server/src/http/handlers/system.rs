@@ -1,35 +1,33 @@
 //! The system as people look at it, and what it does not do.
 
 use axum::Extension;
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use noetl_api::system::{ServerStatus, ShardInfo, StatsAnswer, WhoAmI, Widgets};
-use noetl_types::{ErrorCode, OrganizationId, Text};
+use noetl_types::{ErrorCode, Text};
 
 use crate::http::access::Caller;
+use crate::http::acting::For;
 use crate::http::answer::Answer;
 use crate::http::failure::Failure;
 use crate::http::params::Params;
-use crate::http::routes::App;
-use crate::read::identity;
 
 /// Shards that a caller may ask about.
 const SHARDS: std::ops::RangeInclusive<u32> = 1..=1024;
 
 /// Counters.
-pub(in crate::http) async fn stats(State(app): State<App>) -> Result<Answer<StatsAnswer>, Failure> {
+pub(in crate::http) async fn stats(For(app): For) -> Result<Answer<StatsAnswer>, Failure> {
     Ok(Answer(app.runtime.dashboard().await?))
 }
 
 /// The same as tiles.
-pub(in crate::http) async fn widgets(State(app): State<App>) -> Result<Answer<Widgets>, Failure> {
+pub(in crate::http) async fn widgets(For(app): For) -> Result<Answer<Widgets>, Failure> {
     Ok(Answer(app.runtime.widgets().await?))
 }
 
 /// Where an execution is placed.
 pub(in crate::http) async fn shard_info(
-    State(app): State<App>,
+    For(app): For,
     mut params: Params,
 ) -> Result<Answer<ShardInfo>, Failure> {
     let execution_id = params.read("execution_id", str::parse)?;
@@ -44,17 +42,17 @@ pub(in crate::http) async fn whoami(
     Extension(caller): Extension<Caller>,
 ) -> Result<Answer<WhoAmI>, Failure> {
     let identity = caller?;
-    let scopes = identity.scopes();
+    let (scopes, behalf) = (identity.scopes(), identity.behalf());
     Ok(Answer(WhoAmI {
         actor: identity.actor(),
-        tenant_id: Text::from(&identity::tenant()),
-        organization_id: Text::from(&OrganizationId::default()),
+        tenant_id: Text::from(&behalf.tenant_id),
+        organization_id: Text::from(&behalf.organization_id),
         scopes: scopes.map(|scope| scope.as_str().into()).collect(),
     }))
 }
 
 /// How the server is.
-pub(in crate::http) async fn health(State(app): State<App>) -> Response {
+pub(in crate::http) async fn health(For(app): For) -> Response {
     let health = app.runtime.health().await;
     let is_well = health.status == "ok";
     let mut response = Answer(health).into_response();
@@ -65,7 +63,7 @@ pub(in crate::http) async fn health(State(app): State<App>) -> Response {
 }
 
 /// What the server knows of itself.
-pub(in crate::http) async fn status(State(app): State<App>) -> Answer<ServerStatus> {
+pub(in crate::http) async fn status(For(app): For) -> Answer<ServerStatus> {
     Answer(app.runtime.server_status().await)
 }
 

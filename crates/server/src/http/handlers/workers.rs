@@ -1,20 +1,19 @@
 //! Workers: who they are, and that they live.
 
-use axum::extract::State;
 use noetl_api::query::PoolsQuery;
 use noetl_api::runtime::{
     Done, PoolHeartbeatAnswer, Pools, RegisterWorker, RuntimeView, WorkerName,
 };
 
+use crate::http::acting::For;
 use crate::http::answer::Answer;
 use crate::http::body::JsonBody;
 use crate::http::failure::Failure;
 use crate::http::params::Params;
-use crate::http::routes::App;
 
 /// Makes a worker known.
 pub(in crate::http) async fn register(
-    State(app): State<App>,
+    For(app): For,
     JsonBody(worker): JsonBody<RegisterWorker>,
 ) -> Result<Answer<RuntimeView>, Failure> {
     Ok(Answer(app.runtime.register_worker(worker).await?))
@@ -22,7 +21,7 @@ pub(in crate::http) async fn register(
 
 /// Notes that a worker lives.
 pub(in crate::http) async fn heartbeat(
-    State(app): State<App>,
+    For(app): For,
     JsonBody(worker): JsonBody<WorkerName>,
 ) -> Result<Answer<PoolHeartbeatAnswer>, Failure> {
     Ok(Answer(app.runtime.worker_alive(worker).await?))
@@ -30,7 +29,7 @@ pub(in crate::http) async fn heartbeat(
 
 /// Lets a worker go.
 pub(in crate::http) async fn deregister(
-    State(app): State<App>,
+    For(app): For,
     JsonBody(worker): JsonBody<WorkerName>,
 ) -> Result<Answer<Done>, Failure> {
     app.runtime.worker_leaves(worker).await?;
@@ -39,7 +38,7 @@ pub(in crate::http) async fn deregister(
 
 /// The workers, and how busy their pools are.
 pub(in crate::http) async fn pools(
-    State(app): State<App>,
+    For(app): For,
     mut params: Params,
 ) -> Result<Answer<Pools>, Failure> {
     let query = PoolsQuery {

@@ -10,6 +10,9 @@ mod socket;
 mod steering;
 mod streams;
 mod system;
+mod tenants;
+mod tls;
+mod tokens;
 mod workers;
 
 use std::net::SocketAddr;
@@ -23,6 +26,7 @@ use noetl_store::{MemoryStore, Store};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::door::Doorman;
 use super::front::Front;
 use super::routes::router;
 use super::settings::HttpSettings;
@@ -63,12 +67,25 @@ async fn house() -> House {
 }
 
 async fn house_on(store: Arc<dyn Store>) -> House {
+    house_with(store, &HttpSettings::default()).await
+}
+
+/// A house that wants to see tokens.
+async fn closed_house() -> House {
+    let settings = HttpSettings {
+        is_dev: false,
+        ..HttpSettings::default()
+    };
+    house_with(Arc::new(MemoryStore::new()), &settings).await
+}
+
+async fn house_with(store: Arc<dyn Store>, settings: &HttpSettings) -> House {
     let runtime = runtime_on(store).await;
-    let settings = HttpSettings::default();
     let shutdown = CancellationToken::new();
-    let router = router(runtime.clone(), &settings, shutdown.clone());
+    let router = router(runtime.clone(), settings, shutdown.clone());
+    let door = Doorman::new(runtime.clone(), settings);
     House {
-        front: Front::new(router),
+        front: Front::new(router, door),
         runtime,
         shutdown,
     }

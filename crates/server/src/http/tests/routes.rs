@@ -8,16 +8,18 @@ use axum::http::header::{HOST, HeaderValue, ORIGIN};
 use axum::http::{HeaderMap, Method};
 use noetl_types::ErrorCode;
 use std::net::SocketAddr;
-use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-use noetl_types::ByteSize;
+use noetl_types::{ByteSize, Millis};
 
 use super::{House, Reply, house, is_ok, peer, request};
 use crate::http::access::{Access, Scope};
+use crate::http::acting::App;
 use crate::http::answer::Answer;
+use crate::http::door::Doorman;
 use crate::http::front::Front;
-use crate::http::routes::{App, Routes};
+use crate::http::routes::Routes;
+use crate::http::settings::HttpSettings;
 
 const ID: &str = "7000000000000000000";
 
@@ -94,6 +96,10 @@ const ROUTES: &[(&str, &str)] = &[
     ("GET", "/api/stream/feed"),
     ("GET", "/api/stream/events/7000000000000000000/1"),
     ("POST", "/api/internal/stream/rebuild"),
+    ("GET", "/api/tokens"),
+    ("POST", "/api/tokens"),
+    ("DELETE", "/api/tokens/7000000000000000000"),
+    ("GET", "/api/audit"),
 ];
 
 fn method(name: &str) -> Method {
@@ -291,15 +297,17 @@ async fn ids_that_are_none_are_refused() {
 /// A server with routes of its own beside no others.
 async fn with_routes(add: impl FnOnce(Routes) -> Routes) -> House {
     let house = house().await;
-    let app = App {
-        runtime: house.runtime.clone(),
-        shutdown: CancellationToken::new(),
-        body_timeout: Duration::from_secs(1),
+    let settings = HttpSettings {
+        body_timeout: Millis::from_secs(1),
         max_body: ByteSize::from_kib(1),
+        ..HttpSettings::default()
     };
+    let runtime = house.runtime.clone();
+    let app = App::new(runtime.clone(), &settings, CancellationToken::new());
+    let door = Doorman::new(runtime, &settings);
     let routes = add(Routes::new(ByteSize::from_kib(1), Arc::default()));
     House {
-        front: Front::new(routes.finish(app)),
+        front: Front::new(routes.finish(app), door),
         ..house
     }
 }

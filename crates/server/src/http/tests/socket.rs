@@ -253,11 +253,52 @@ async fn a_listener_that_others_can_reach_is_refused() {
     )
     .await
     .unwrap_err();
-    assert!(matches!(refused, ServeError::NotLoopback(_)));
+    assert!(matches!(refused, ServeError::OpenToAll(_)));
     assert!(
         refused.to_string().contains("listen on a loopback address"),
         "{refused}"
     );
+}
+
+#[tokio::test]
+async fn tokens_do_not_travel_in_the_open() {
+    let runtime = runtime_on(Arc::new(MemoryStore::new())).await;
+    let closed = HttpSettings {
+        is_dev: false,
+        ..HttpSettings::default()
+    };
+    let listener = || async { TcpListener::bind("0.0.0.0:0").await.unwrap() };
+    let stop = CancellationToken::new();
+    let served = serve(
+        runtime.clone(),
+        listener().await,
+        closed.clone(),
+        stop.clone(),
+    );
+    let refused = served.await.unwrap_err();
+    assert!(matches!(refused, ServeError::Plaintext(_)));
+    assert!(refused.to_string().contains("NOETL_TLS_CERT"), "{refused}");
+
+    // Who insists is let, and everybody can see it.
+    let insists = HttpSettings {
+        unsafe_plaintext: true,
+        ..closed
+    };
+    let listener = listener().await;
+    let port = listener.local_addr().unwrap().port();
+    let task = tokio::spawn(serve(runtime, listener, insists, stop.clone()));
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+    stream
+        .write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        .await
+        .unwrap();
+    let said = read_all(&mut stream).await;
+    assert!(
+        said.contains(r#""unsafe":["NOETL_UNSAFE_PLAINTEXT"]"#),
+        "{said}"
+    );
+    stop.cancel();
+    task.await.unwrap().unwrap();
 }
 
 #[tokio::test]

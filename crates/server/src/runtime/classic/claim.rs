@@ -3,7 +3,7 @@
 use noetl_api::classic::{ClaimAnswer, ClaimRequest, ClassicCommand};
 use noetl_engine::Input;
 use noetl_store::{Claim, ClaimedCommand, Command, Fence, Holder, Release};
-use noetl_types::{CommandId, CommandStatus, ErrorCode, EventId, Timestamp, WorkerId};
+use noetl_types::{CommandId, CommandStatus, ErrorCode, EventId, Text, Timestamp, WorkerId};
 
 use super::context::hand_out;
 use super::{stored_token, token};
@@ -44,7 +44,8 @@ impl Runtime {
         } else {
             self.held_by(&claimed.leased.command, &worker, now).await?
         };
-        self.core.claims.note(&worker, command_id);
+        let kept_name = self.kept_name(&Text::from(&worker));
+        self.core.claims.note(&kept_name, command_id);
         let issued = self.core.issued(&claimed.leased.issued).await?;
         let command = &claimed.leased.command;
         Ok(ClaimAnswer {
@@ -61,10 +62,20 @@ impl Runtime {
     }
 
     /// A command that the caller may see.
-    pub(super) async fn command_row(&self, id: CommandId) -> Result<Command, RuntimeError> {
+    pub(in crate::runtime) async fn command_row(
+        &self,
+        id: CommandId,
+    ) -> Result<Command, RuntimeError> {
         let command = self.store().command(id).await?.ok_or_else(no_command)?;
-        let execution = self.execution_row(command.execution_id).await;
-        execution.map_err(|_| no_command())?;
+        match self.execution_row(command.execution_id).await {
+            Ok(_) => {}
+            Err(RuntimeError::Refused(problem))
+                if problem.known_code() != Some(ErrorCode::Forbidden) =>
+            {
+                return Err(no_command());
+            }
+            Err(error) => return Err(error),
+        }
         Ok(command)
     }
 

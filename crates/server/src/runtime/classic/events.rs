@@ -4,12 +4,13 @@ use noetl_api::classic::{EventAnswer, EventBatch, EventBatchAnswer, EventPost, R
 use noetl_engine::{IgnoredResult, Input, Remark, Report, ReportOutcome, Told, Verdict};
 use noetl_store::{Command, CommandChoice, CommandFilter, Fence, Holder, RuntimeKind};
 use noetl_types::limits::{MAX_EVENT_BATCH, PageLimit};
-use noetl_types::{CommandId, CommandStatus, ErrorCode, EventId, EventType, Json, Seq, WorkerId};
+use noetl_types::{
+    CommandId, CommandStatus, ErrorCode, EventId, EventType, Json, Seq, Text, WorkerId,
+};
 
 use super::judge::{Attempted, Judged, plain};
 use super::payload;
 use super::tale::{SENT_SHA256, Tale};
-use crate::read::identity;
 use crate::runtime::driver::{Letter, Reply};
 use crate::runtime::{Runtime, RuntimeError};
 
@@ -169,7 +170,7 @@ impl Runtime {
         let step = tale.told.step.as_deref().ok_or_else(unknown)?;
         for choice in [CommandChoice::Open, CommandChoice::All] {
             let filter = CommandFilter {
-                tenant_id: identity::tenant(),
+                tenant_id: self.tenant().clone(),
                 choice,
                 execution_id: Some(tale.execution_id),
                 pool: None,
@@ -202,7 +203,8 @@ impl Runtime {
         let execution_id = teller.tale.execution_id;
         let reply = self.core.ask(execution_id, letter, answer).await?;
         if is_over {
-            self.core.claims.settle(&teller.worker, teller.command_id);
+            let kept_name = self.kept_name(&Text::from(&teller.worker));
+            self.core.claims.settle(&kept_name, teller.command_id);
         }
         Ok(answered(teller.event_id, &reply))
     }
@@ -284,14 +286,16 @@ impl Runtime {
     /// Whether a worker is known to work for the pool of a command.
     async fn works_for(&self, worker: &WorkerId, row: &Command) -> Result<bool, RuntimeError> {
         let known = self.store().runtimes(RuntimeKind::WorkerPool).await?;
-        let known = known.iter().find(|known| known.name == worker.as_str());
+        let kept_name = self.kept_name(&Text::from(worker));
+        let known = known.iter().find(|known| known.name == kept_name);
         let Some(known) = known else {
             return Ok(false);
         };
         let labels = known.detail.as_ref().and_then(|told| told.get("labels"));
         let pool = labels.and_then(|labels| labels.get("pool_name"));
         let pool = pool.and_then(Json::as_str).unwrap_or("shared");
-        Ok(pool == row.pool.as_str())
+        let own = row.pool.of_tenant(self.tenant());
+        Ok(own.is_some_and(|own| own == *pool))
     }
 }
 

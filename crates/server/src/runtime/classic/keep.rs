@@ -5,22 +5,22 @@ use std::sync::{Mutex, PoisonError};
 
 use noetl_store::{Command, CommandChoice, CommandFilter, Extension, Fence, Holder};
 use noetl_types::limits::PageLimit;
-use noetl_types::{CommandId, CommandStatus, Timestamp, WorkerId};
+use noetl_types::{CommandId, CommandStatus, Text, Timestamp, WorkerId};
 
 use super::stored_token;
-use crate::read::identity;
 use crate::runtime::{Core, Runtime, RuntimeError};
 
-/// Which worker claimed what by name, as far as this process knows: a hint about whom to tell that
+/// Which worker, by the name that it is kept under, claimed what by name, as far as this process
+/// knows: a hint about whom to tell that
 /// nobody wants a result any more. Who forgets it asks whether the execution was cancelled.
 #[derive(Debug, Default)]
-pub(crate) struct Claims(Mutex<BTreeMap<WorkerId, BTreeSet<CommandId>>>);
+pub(crate) struct Claims(Mutex<BTreeMap<Text, BTreeSet<CommandId>>>);
 
 /// Claims of one worker that are kept in mind.
 const MOST: usize = 10_000;
 
 impl Claims {
-    pub(super) fn note(&self, worker: &WorkerId, command: CommandId) {
+    pub(super) fn note(&self, worker: &Text, command: CommandId) {
         let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of_worker = claims.entry(worker.clone()).or_default();
         if of_worker.len() < MOST {
@@ -29,17 +29,17 @@ impl Claims {
     }
 
     /// A worker has told what came of a command.
-    pub(super) fn settle(&self, worker: &WorkerId, command: CommandId) {
+    pub(super) fn settle(&self, worker: &Text, command: CommandId) {
         self.forget(worker, &[command]);
     }
 
-    fn of(&self, worker: &WorkerId) -> Vec<CommandId> {
+    fn of(&self, worker: &Text) -> Vec<CommandId> {
         let claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of_worker = claims.get(worker).into_iter().flatten();
         of_worker.copied().collect()
     }
 
-    fn forget(&self, worker: &WorkerId, commands: &[CommandId]) {
+    fn forget(&self, worker: &Text, commands: &[CommandId]) {
         let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(of_worker) = claims.get_mut(worker) {
             for command in commands {
@@ -105,7 +105,7 @@ impl Runtime {
     ) -> Result<Vec<CommandId>, RuntimeError> {
         let now = self.now();
         let mut filter = CommandFilter {
-            tenant_id: identity::tenant(),
+            tenant_id: self.tenant().clone(),
             choice: CommandChoice::Open,
             execution_id: None,
             pool: None,
@@ -154,7 +154,8 @@ impl Runtime {
 
     async fn unwanted(&self, worker: &WorkerId) -> Result<Vec<CommandId>, RuntimeError> {
         let (mut over, mut unwanted) = (Vec::new(), Vec::new());
-        for command_id in self.core.claims.of(worker) {
+        let kept_name = self.kept_name(&Text::from(worker));
+        for command_id in self.core.claims.of(&kept_name) {
             let command = self.store().command(command_id).await?;
             let status = command
                 .filter(|command| command.worker.as_ref() == Some(worker))
@@ -169,7 +170,7 @@ impl Runtime {
                 | None => over.push(command_id),
             }
         }
-        self.core.claims.forget(worker, &over);
+        self.core.claims.forget(&kept_name, &over);
         Ok(unwanted)
     }
 }

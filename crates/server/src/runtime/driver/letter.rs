@@ -9,6 +9,7 @@ use noetl_store::{Answered, DedupClaim, Fence, IdempotencyClaim};
 use noetl_types::{CommandId, ErrorCode, ExecutionId, Version};
 use tokio::sync::oneshot;
 
+use crate::runtime::behalf::Behalf;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::outcome::Outcome;
 
@@ -23,6 +24,8 @@ pub(crate) struct Letter {
     pub(super) claims: Claims,
     /// Whether the sender ends the runs that are not waited for any more.
     pub(super) ends_children: bool,
+    /// Whom it comes from, where it may be somebody whom the execution is none of the business.
+    pub(super) behalf: Option<Behalf>,
     pub(super) reply: oneshot::Sender<Result<Reply, RuntimeError>>,
 }
 
@@ -111,6 +114,7 @@ impl Letter {
             offer: None,
             claims: Claims::default(),
             ends_children: false,
+            behalf: None,
             reply,
         };
         (letter, answer)
@@ -120,6 +124,14 @@ impl Letter {
     pub(crate) fn fenced(self, fence: Fence) -> Self {
         Self {
             fence: Some(fence),
+            ..self
+        }
+    }
+
+    /// The same from somebody who may only speak about what is theirs.
+    pub(crate) fn on_behalf_of(self, behalf: Behalf) -> Self {
+        Self {
+            behalf: Some(behalf),
             ..self
         }
     }
@@ -160,6 +172,7 @@ impl Letter {
         let Self {
             input,
             offer,
+            behalf,
             reply,
             ..
         } = self;
@@ -176,6 +189,7 @@ impl Letter {
                 offer,
                 claims: Claims::default(),
                 ends_children: false,
+                behalf,
                 reply,
             });
         }

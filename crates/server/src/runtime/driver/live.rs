@@ -27,6 +27,7 @@ pub(super) struct Live {
     pub(super) head: Head,
     /// What is fixed at its birth; there until the store has it.
     pub(super) birth: Option<ExecutionFacts>,
+    /// The queue that its commands go to.
     pub(super) pool: PoolName,
     pub(super) priority: Priority,
     /// How far its newest snapshot goes.
@@ -61,7 +62,7 @@ impl Live {
             },
             state: State::new(&definition.plan),
             head: Head::START,
-            pool: facts.pool.clone(),
+            pool: facts.pool.within(&facts.tenant_id),
             priority: facts.priority,
             birth: Some(facts),
             snapshot: Version::EMPTY,

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use noetl_engine::State;
 use noetl_store::ExecutionFacts;
-use noetl_types::ExecutionId;
+use noetl_types::{CommandId, ExecutionId, TenantId};
 use tokio::sync::oneshot;
 
 use super::error::RuntimeError;
@@ -83,6 +83,19 @@ impl Core {
     ) -> Result<Reply, RuntimeError> {
         self.send(execution_id, letter);
         heard(answer).await
+    }
+
+    /// Whose a command is, as far as it is known without waiting or asking the store.
+    pub(super) fn owner_of(
+        &self,
+        execution_id: ExecutionId,
+        command_id: CommandId,
+    ) -> Option<TenantId> {
+        let cell = self.driver.cells.get(execution_id)?;
+        let live = cell.live.try_lock().ok()?;
+        let live = live.as_ref()?;
+        live.state.command(command_id)?;
+        Some(live.header.tenant_id.clone())
     }
 
     /// What an execution has come to; nothing where there is none.

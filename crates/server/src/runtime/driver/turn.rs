@@ -75,6 +75,7 @@ async fn take_turn(
                 }
             },
         };
+        letters = of_its_own(&current, letters);
         let batch = Batch::decide(core, current, letters).await;
         cell.put_back(batch.rest);
         let draft = match batch.draft {
@@ -110,6 +111,23 @@ async fn take_turn(
         RuntimeError::refused(ErrorCode::StoreUnavailable, text)
     });
     None
+}
+
+/// The letters of those whom an execution is the business of; the others are refused.
+fn of_its_own(live: &Live, letters: VecDeque<Letter>) -> VecDeque<Letter> {
+    let keep = |letter: Letter| {
+        let behalf = letter.behalf.as_ref();
+        let checked = behalf.map(|behalf| behalf.check(&live.header.tenant_id, &live.pool));
+        match checked {
+            Some(Err(error)) => {
+                // Nobody may wait any more.
+                drop(letter.reply.send(Err(error)));
+                None
+            }
+            Some(Ok(())) | None => Some(letter),
+        }
+    };
+    letters.into_iter().filter_map(keep).collect()
 }
 
 fn refuse_all(letters: VecDeque<Letter>, error: impl Fn() -> RuntimeError) {

@@ -6,7 +6,9 @@ use noetl_api::stream::{FeedAnswer, StreamStatus};
 use noetl_store::{
     FeedLimit, LogPage, StreamBegin, StreamMove, StreamOwner, StreamTake, StreamTaken, body,
 };
-use noetl_types::{ErrorCode, ExecutionId, FeedPosition, Millis, Seq, Text, Version, json};
+use noetl_types::{
+    ErrorCode, ExecutionId, FeedPosition, Millis, Seq, StoredEvent, Text, Version, json,
+};
 
 use super::CURSOR;
 use super::facts::{Phase, Seen};
@@ -161,7 +163,8 @@ impl Runtime {
         patience: Duration,
     ) -> Result<FeedAnswer, RuntimeError> {
         let batch = self.core.wait_for_feed(after, limit, patience).await?;
-        let events = batch.events.iter().filter_map(|event| {
+        let own = |event: &&StoredEvent| event.record.event.tenant_id == *self.tenant();
+        let events = batch.events.iter().filter(own).filter_map(|event| {
             // What the store has is JSON; were it not, the log itself would not fold.
             json::parse(&body(&event.record)).ok()
         });

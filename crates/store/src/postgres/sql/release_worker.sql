@@ -7,6 +7,10 @@ held AS MATERIALIZED (
     FROM command
     WHERE worker_id = $1
         AND lease_until > $2::timestamptz
+        AND EXISTS (
+            SELECT FROM execution
+            WHERE execution.execution_id = command.execution_id AND execution.tenant_id = $3
+        )
     ORDER BY command_id
     FOR NO KEY UPDATE
 )

@@ -1,7 +1,7 @@
 //! Leases, and looking for what has run out or come due.
 
-use noetl_types::Millis;
 use noetl_types::limits::{LeaseBatch, PageLimit};
+use noetl_types::{Millis, TenantId};
 
 use super::super::fixture::{lease_of, worker};
 use super::History;
@@ -27,7 +27,9 @@ impl History {
         if self.dice.one_in(8) {
             let number = 1 + self.dice.roll(2);
             let leaver = worker(&self.worker(number));
-            let ended = store.release_worker(&leaver, self.now).await;
+            let ended = store
+                .release_worker(&TenantId::default(), &leaver, self.now)
+                .await;
             self.note(&ended);
             return;
         }

@@ -1,0 +1,81 @@
+//! What a handler has at hand, on behalf of whoever makes the request.
+
+use std::time::Duration;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use noetl_types::{ByteSize, ErrorCode};
+use tokio_util::sync::CancellationToken;
+
+use super::access::{Caller, Identity};
+use super::failure::Failure;
+use super::settings::HttpSettings;
+use crate::runtime::Runtime;
+
+/// What all requests share. The runtime in it is nobody's, so no handler gets at it but through
+/// [`For`].
+#[derive(Clone)]
+pub(super) struct App {
+    runtime: Runtime,
+    /// Ends what waits.
+    shutdown: CancellationToken,
+    pub(super) body_timeout: Duration,
+    pub(super) max_body: ByteSize,
+    /// What is not as safe as it should be, because an operator wanted it so.
+    unsafe_settings: &'static [&'static str],
+}
+
+/// The same on behalf of whoever makes the request.
+pub(super) struct For(pub(super) Acting);
+
+/// What a handler has at hand.
+pub(super) struct Acting {
+    /// Sees what the caller may see, and nothing else.
+    pub(super) runtime: Runtime,
+    /// Ends what waits.
+    pub(super) shutdown: CancellationToken,
+    /// Who makes the request.
+    pub(super) identity: Identity,
+}
+
+impl App {
+    pub(super) fn new(
+        runtime: Runtime,
+        settings: &HttpSettings,
+        shutdown: CancellationToken,
+    ) -> Self {
+        Self {
+            runtime,
+            shutdown,
+            body_timeout: Duration::from_millis(settings.body_timeout.as_ms()),
+            max_body: settings.max_body,
+            unsafe_settings: settings.unsafe_settings(),
+        }
+    }
+
+    /// The runtime, for questions that concern no tenant.
+    pub(super) fn of_nobody(&self) -> &Runtime {
+        &self.runtime
+    }
+
+    /// What is not as safe as it should be.
+    pub(super) fn unsafe_settings(&self) -> &'static [&'static str] {
+        self.unsafe_settings
+    }
+}
+
+impl FromRequestParts<App> for For {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
+        // Every request has one; were it not so, nobody would be the safe answer.
+        let nobody = || Err(Failure::new(ErrorCode::Unauthenticated, "nobody is known"));
+        let caller = parts.extensions.get::<Caller>().cloned();
+        let identity = caller.unwrap_or_else(nobody)?;
+        Ok(Self(Acting {
+            runtime: app.runtime.on_behalf_of(identity.behalf().clone()),
+            shutdown: app.shutdown.clone(),
+            identity,
+        }))
+    }
+}

@@ -1,0 +1,87 @@
+//! Whose data a handle of the runtime reads and writes.
+
+use std::sync::Arc;
+
+use noetl_types::{ErrorCode, OrganizationId, PoolName, TenantId};
+
+use super::error::RuntimeError;
+
+/// Whom calls are made for.
+///
+/// It comes from an identity, never from what a request says. What belongs to another tenant is as
+/// good as not there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Behalf {
+    /// Whose data it is.
+    pub tenant_id: TenantId,
+    /// The organization inside of the tenant.
+    pub organization_id: OrganizationId,
+    /// The pools that may be worked for; `None` means all of the tenant.
+    pub pools: Option<Arc<[PoolName]>>,
+}
+
+impl Behalf {
+    /// Whether a pool may be worked for.
+    pub(crate) fn may_work_for(&self, pool: &PoolName) -> bool {
+        self.pools.as_ref().is_none_or(|pools| pools.contains(pool))
+    }
+
+    /// The queue of a pool, if it may be worked for.
+    pub(crate) fn queue_of(&self, pool: &PoolName) -> Result<PoolName, RuntimeError> {
+        if !self.may_work_for(pool) {
+            return Err(other_pool());
+        }
+        Ok(pool.within(&self.tenant_id))
+    }
+
+    /// Refuses what happens to an execution that is not the caller's: of another tenant, or of a pool
+    /// that the caller does not work for.
+    pub(crate) fn check(&self, tenant_id: &TenantId, queue: &PoolName) -> Result<(), RuntimeError> {
+        if *tenant_id != self.tenant_id {
+            return Err(RuntimeError::no_execution());
+        }
+        let pool = queue.of_tenant(tenant_id);
+        if pool.is_some_and(|pool| self.may_work_for(&pool)) {
+            Ok(())
+        } else {
+            Err(other_pool())
+        }
+    }
+}
+
+fn other_pool() -> RuntimeError {
+    let text = "the token does not work for this pool";
+    RuntimeError::refused(ErrorCode::Forbidden, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_foreign_is_not_there_and_another_pool_is_forbidden() {
+        let acme = TenantId::new("acme").unwrap();
+        let gpu = PoolName::new("gpu").unwrap();
+        let bound = Behalf {
+            tenant_id: acme.clone(),
+            pools: Some([gpu.clone()].into()),
+            ..Behalf::default()
+        };
+        let code = |tenant: &TenantId, queue: &PoolName| {
+            bound
+                .check(tenant, queue)
+                .err()
+                .and_then(|error| error.code())
+        };
+        assert_eq!(code(&acme, &gpu.within(&acme)), None);
+        let shared = PoolName::shared();
+        assert_eq!(
+            code(&acme, &shared.within(&acme)),
+            Some(ErrorCode::Forbidden)
+        );
+        let default = TenantId::default();
+        assert_eq!(code(&default, &gpu), Some(ErrorCode::NotFound));
+        assert_eq!(bound.queue_of(&gpu).unwrap(), "acme.gpu");
+        assert!(bound.queue_of(&shared).is_err());
+    }
+}
