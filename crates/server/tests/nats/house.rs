@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use noetl_api::command::{CommandReport, LeaseRequest, LeasedCommand, ReportRequest, ReportStatus};
 use noetl_api::execute::ExecuteRequest;
-use noetl_server::{Clock as _, LinkSettings, NatsSettings, Runtime, Settings, StreamSettings, SystemClock};
-use noetl_store::{
-    MemoryStore, NewCatalogEntry, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, Store,
+use noetl_server::{
+    Clock as _, LinkSettings, NatsSettings, Runtime, Settings, StreamSettings, SystemClock,
 };
+use noetl_store::postgres::PostgresOptions;
+use noetl_store::sqlite::SqliteOptions;
+use noetl_store::{MemoryStore, NewCatalogEntry, PostgresStore, SqliteStore, Store};
 use noetl_testkit::nats::Nats;
 use noetl_testkit::postgres::Database;
 use noetl_types::limits::LeaseBatch;
@@ -33,9 +35,7 @@ pub(crate) struct House {
 /// Where a store is kept.
 pub(crate) enum Place {
     Memory,
-    File {
-        _folder: tempfile::TempDir,
-    },
+    File { _folder: tempfile::TempDir },
     Database(Database),
 }
 
