@@ -166,3 +166,21 @@ fn the_table_agrees_with_itself() {
         );
     }
 }
+
+#[test]
+fn t16_numbers_of_the_stream_that_make_no_sense_refuse_to_start() {
+    for (name, wrong) in [
+        ("NOETL_EVENT_STREAM_BATCH", "0"),
+        ("NOETL_EVENT_STREAM_BATCH", "18446744073709551615"),
+        ("NOETL_EVENT_STREAM_POLL_MS", "5"),
+        ("NOETL_EVENT_STREAM_DEDUP_SECS", "2m"),
+        ("NOETL_EVENT_STREAM_RETENTION_SECS", "59"),
+        ("NOETL_EVENT_STREAM_ENABLED", "perhaps"),
+        ("NOETL_EVENT_STREAM_BACKFILL", ""),
+        ("NOETL_NATS_URL", "http://localhost"),
+        ("NATS_URL", "nats://"),
+    ] {
+        let text = refused(&Given::default(), &[(name, wrong)]);
+        assert!(text.starts_with(&format!("{name} is ")), "{text}");
+    }
+}

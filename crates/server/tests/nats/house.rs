@@ -8,9 +8,9 @@ use noetl_api::execute::ExecuteRequest;
 use noetl_server::{
     Clock as _, LinkSettings, NatsSettings, Runtime, Settings, StreamSettings, SystemClock,
 };
-use noetl_store::{
-    MemoryStore, NewCatalogEntry, PostgresOptions, PostgresStore, SqliteOptions, SqliteStore, Store,
-};
+use noetl_store::postgres::PostgresOptions;
+use noetl_store::sqlite::SqliteOptions;
+use noetl_store::{MemoryStore, NewCatalogEntry, PostgresStore, SqliteStore, Store};
 use noetl_testkit::nats::Nats;
 use noetl_testkit::postgres::Database;
 use noetl_types::limits::LeaseBatch;

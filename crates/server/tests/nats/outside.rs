@@ -75,6 +75,12 @@ pub(crate) async fn expected(store: &dyn Store) -> BTreeMap<String, (String, Vec
 /// Waits until the stream has every event of the log, and checks that it has them as they are. Gives
 /// how many messages there are.
 pub(crate) async fn sees_everything(nats: &Nats, store: &dyn Store) -> u64 {
+    // Whoever else writes in the same cluster may hold the end of the log back for a moment.
+    until("all that was written can be read", || async {
+        let lag = store.feed_lag(FeedPosition::default()).await.unwrap();
+        lag.held_back_since.is_none()
+    })
+    .await;
     let wanted = expected(store).await;
     assert!(!wanted.is_empty());
     let context = jetstream(nats).await;

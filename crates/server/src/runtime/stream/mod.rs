@@ -34,6 +34,9 @@ const STREAM: &str = "noetl_events";
 const LEASE: Millis = Millis::from_secs(15);
 const RENEW: Millis = Millis::from_secs(5);
 
+/// How long a publisher waits before it looks at what has changed.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
 /// How the log is streamed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamSettings {
@@ -151,7 +154,7 @@ impl Core {
                 Ok(Turn::Over) => return,
                 Ok(Turn::Changed) => {
                     tries = 0;
-                    Duration::ZERO
+                    LOOK_AGAIN
                 }
                 Ok(Turn::Held) => {
                     tries = 0;

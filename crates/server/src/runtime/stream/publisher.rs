@@ -214,9 +214,10 @@ impl<'p> Publisher<'p> {
         }))
     }
 
-    /// Publishes events in their order; all of them are at the broker, or put aside, afterwards.
-    pub(super) async fn publish(&self, events: &[StoredEvent]) -> Result<(), Trouble> {
-        let mut rest = events;
+    /// Publishes events in their order; all of them are at the broker, or put aside, afterwards. Says
+    /// how many the broker had already.
+    pub(super) async fn publish(&self, events: &[StoredEvent]) -> Result<u64, Trouble> {
+        let (mut rest, mut duplicates) = (events, 0);
         while !rest.is_empty() {
             let (mut messages, mut bytes) = (Vec::new(), 0);
             for event in rest {
@@ -229,9 +230,9 @@ impl<'p> Publisher<'p> {
             }
             let (now, later) = rest.split_at(messages.len());
             rest = later;
-            self.send(now, messages).await?;
+            duplicates += self.send(now, messages).await?;
         }
-        Ok(())
+        Ok(duplicates)
     }
 
     /// The message of an event: itself, or what refers to it where it is too large.
@@ -255,9 +256,9 @@ impl<'p> Publisher<'p> {
         }
     }
 
-    async fn send(&self, events: &[StoredEvent], messages: Vec<Outgoing>) -> Result<(), Trouble> {
+    async fn send(&self, events: &[StoredEvent], messages: Vec<Outgoing>) -> Result<u64, Trouble> {
         let outcomes = self.link.publish(STREAM, messages).await;
-        let mut oldest_duplicate: Option<u64> = None;
+        let (mut duplicates, mut oldest) = (0, u64::MAX);
         for (event, outcome) in events.iter().zip(outcomes) {
             let stored = match outcome {
                 Ok(stored) => stored,
@@ -271,17 +272,17 @@ impl<'p> Publisher<'p> {
                 seen.duplicates += u64::from(stored.is_duplicate);
             });
             if stored.is_duplicate {
-                let oldest = oldest_duplicate.unwrap_or(u64::MAX);
-                oldest_duplicate = Some(oldest.min(stored.sequence));
+                duplicates += 1;
+                oldest = oldest.min(stored.sequence);
             }
         }
-        let Some(oldest) = oldest_duplicate else {
-            return Ok(());
-        };
+        if duplicates == 0 {
+            return Ok(0);
+        }
         // The broker knows an id for a while even where its message is gone.
         let stream = self.link.stream(STREAM).await?;
         match stream {
-            Some(stream) if stream.first <= oldest => Ok(()),
+            Some(stream) if stream.first <= oldest => Ok(duplicates),
             Some(_) | None => Err(Trouble::Remembered),
         }
     }

@@ -55,7 +55,10 @@ impl Publisher<'_> {
                     count = lost.len(),
                     "the broker lost messages; they are published again"
                 );
-                self.publish(&lost).await?;
+                if self.publish(&lost).await? > 0 {
+                    // It was not there a moment ago: the broker only remembers its id.
+                    return Err(Trouble::Remembered);
+                }
                 let count = u64::try_from(lost.len()).unwrap_or(u64::MAX);
                 self.streaming.facts.note(|seen| seen.restored += count);
             }
