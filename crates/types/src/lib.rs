@@ -12,6 +12,7 @@ pub mod limits;
 pub mod name;
 mod quantity;
 pub mod record;
+pub mod replay;
 pub mod size;
 pub mod status;
 pub mod text;
