@@ -8,11 +8,14 @@ mod append;
 mod bind;
 mod commons;
 mod open;
+mod outbox;
+mod outlets;
 mod place;
 mod query;
 mod queue;
 mod readers;
 mod shared;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -138,6 +141,18 @@ impl Store for SqliteStore {
     ) -> Result<Option<StoredEvent>, StoreError> {
         self.readers
             .run(move |connection| query::event(connection, execution_id, event_id))
+            .await
+    }
+
+    async fn snapshot(
+        &self,
+        execution_id: ExecutionId,
+        key: &SnapshotKey,
+        at_most: Version,
+    ) -> Result<Option<Snapshot>, StoreError> {
+        let key = key.clone();
+        self.readers
+            .run(move |connection| query::snapshot(connection, execution_id, &key, at_most))
             .await
     }
 

@@ -1,5 +1,6 @@
 //! Everything but appends and leases.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use noetl_types::limits::PageLimit;
@@ -9,14 +10,14 @@ use noetl_types::{
 };
 use rusqlite::{Connection, params, params_from_iter};
 
-use super::bind::{all, execute, failure, first, micros, places};
+use super::bind::{all, execute, failure, first, micros, places, within};
 use crate::error::StoreError;
 use crate::machines::Machines;
 use crate::model::{
-    CatalogEntry, CatalogFilter, CatalogKey, Counts, DueTimer, Execution, ExecutionFilter,
-    ExecutionPage, FeedBatch, FeedLimit, Loaded, LogPage, MachineLease, MachineRefused,
-    NewCatalogEntry, NewRuntime, PutRefused, Registered, Runtime, RuntimeKind, Snapshot,
-    SnapshotKey, VersionFilter,
+    CatalogEntry, CatalogFilter, CatalogKey, Counts, DueTimer, EventKey, Execution,
+    ExecutionFilter, ExecutionPage, FEED_BYTES, FeedBatch, FeedLimit, Known, Loaded, LogPage,
+    MachineLease, MachineRefused, NewCatalogEntry, NewRuntime, PutRefused, Registered, Runtime,
+    RuntimeKind, Snapshot, SnapshotKey, VersionFilter, superfluous,
 };
 use crate::row::{
     self, CATALOG, EVENT, EXECUTION, KeptResult, MACHINE, RUNTIME, Reader, SNAPSHOT, STORED_RESULT,
@@ -95,12 +96,12 @@ static LIST_RUNTIMES: LazyLock<String> =
 
 static SELECT_MACHINES: LazyLock<String> = LazyLock::new(|| select(&MACHINE, ""));
 
-fn select(table: &Table, rest: &str) -> String {
+pub(super) fn select(table: &Table, rest: &str) -> String {
     format!("SELECT {} FROM {} {rest}", table.list(), table.name)
 }
 
 /// Writes a row, in place of one with the same key where `verb` says so.
-fn put(
+pub(super) fn put(
     connection: &Connection,
     verb: &str,
     table: &Table,
@@ -132,6 +133,21 @@ pub(super) fn events(
     all(connection, &SELECT_EVENTS, params, row::stored_event)
 }
 
+/// One moment for all of it, since a reader holds one for a call.
+pub(super) fn known(connection: &Connection, keys: &[EventKey]) -> Result<Known, StoreError> {
+    let keys: BTreeSet<_> = keys.iter().copied().collect();
+    let ids: BTreeSet<_> = keys.iter().map(|key| key.execution_id).collect();
+    let mut known = Known::default();
+    for id in ids {
+        known.executions.extend(execution(connection, id)?);
+    }
+    for key in keys {
+        let found = event(connection, key.execution_id, key.event_id)?;
+        known.events.extend(found);
+    }
+    Ok(known)
+}
+
 pub(super) fn event(
     connection: &Connection,
     execution_id: ExecutionId,
@@ -147,8 +163,14 @@ pub(super) fn feed(
     limit: FeedLimit,
 ) -> Result<FeedBatch, StoreError> {
     let params = (after.position, limit.get());
-    let events = all(connection, &SELECT_FEED, params, row::stored_event)?;
-    Ok(FeedBatch::of(events, after, limit))
+    let (events, is_cut) = within(
+        connection,
+        &SELECT_FEED,
+        params,
+        FEED_BYTES,
+        row::stored_event,
+    )?;
+    Ok(FeedBatch::of(events, after, limit, is_cut))
 }
 
 pub(super) fn execution(
@@ -185,18 +207,27 @@ pub(super) fn load(
     let Some(execution) = execution(connection, execution_id)? else {
         return Ok(None);
     };
-    let params = params![
-        execution_id.get(),
-        key.kind.as_str(),
-        key.fold_version,
-        execution.head.version.get()
-    ];
-    let snapshot = first(connection, &SELECT_SNAPSHOT, params, row::snapshot)?;
+    let snapshot = snapshot(connection, execution_id, key, execution.head.version)?;
     let after = snapshot
         .as_ref()
         .map_or(Version::EMPTY, |snapshot| snapshot.head.version);
     let tail = events(connection, execution_id, after, page)?;
     Ok(Some(Loaded::of(execution, snapshot, tail, page)))
+}
+
+pub(super) fn snapshot(
+    connection: &Connection,
+    execution_id: ExecutionId,
+    key: &SnapshotKey,
+    at_most: Version,
+) -> Result<Option<Snapshot>, StoreError> {
+    let params = params![
+        execution_id.get(),
+        key.kind.as_str(),
+        key.fold_version,
+        at_most.get()
+    ];
+    first(connection, &SELECT_SNAPSHOT, params, row::snapshot)
 }
 
 pub(super) fn write_snapshot(
@@ -205,6 +236,20 @@ pub(super) fn write_snapshot(
 ) -> Result<(), StoreError> {
     let cells = snapshot_row(snapshot);
     put(connection, "INSERT OR IGNORE", &SNAPSHOT, cells)?;
+    let (id, key) = (snapshot.execution_id.get(), &snapshot.key);
+    let of_key = "FROM projection_snapshot
+        WHERE execution_id = ?1 AND kind = ?2 AND fold_version = ?3";
+    let versions = all(
+        connection,
+        &format!("SELECT version {of_key} ORDER BY version"),
+        params![id, key.kind.as_str(), key.fold_version],
+        |cells| Reader::new(&SNAPSHOT, cells).take(),
+    )?;
+    if let Some(version) = superfluous(&versions) {
+        let sql = format!("DELETE {of_key} AND version = ?4");
+        let params = params![id, key.kind.as_str(), key.fold_version, version.get()];
+        execute(connection, &sql, params).map_err(failure)?;
+    }
     Ok(())
 }
 
