@@ -16,6 +16,8 @@ pub const EXECUTION: &str = "/api/executions/{execution_id}";
 pub const EXECUTION_STATUS: &str = "/api/executions/{execution_id}/status";
 /// The log of a run.
 pub const EXECUTION_EVENTS: &str = "/api/executions/{execution_id}/events";
+/// What a run looked like at a moment.
+pub const REPLAY_STATE: &str = "/api/replay/state";
 /// Ends a run.
 pub const EXECUTION_CANCEL: &str = "/api/executions/{execution_id}/cancel";
 /// Sends a signal to a run.

@@ -12,4 +12,5 @@ pub mod runtime;
 
 pub use chance::{Chance, SystemChance};
 pub use clock::{Clock, SystemClock};
+pub use read::replay;
 pub use runtime::{Runtime, RuntimeError, Settings};

@@ -46,5 +46,5 @@ pub use outlets::Outlets;
 pub use postgres::PostgresStore;
 pub use project::project;
 #[cfg(feature = "sqlite")]
-pub use sqlite::SqliteStore;
+pub use sqlite::{SqliteReader, SqliteStore};
 pub use store::Store;

@@ -59,6 +59,13 @@ fn same_commands(state: &State, replayed: &noetl_engine::replay::ReplayState, at
     assert_eq!(closed.count() + state.open_commands(), shown.len(), "{at}");
 }
 
+#[test]
+fn of_every_construct() {
+    for (_, sim) in crate::scripts::all() {
+        agrees(&sim);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 

@@ -12,6 +12,8 @@ mod corpus;
 #[path = "../properties/generate.rs"]
 mod generate;
 mod properties;
+#[path = "../../examples/record_logs/scripts.rs"]
+mod scripts;
 
 use noetl_engine::replay::ReplayState;
 use noetl_testkit::sim::{Chaos, Odds, Sim};

@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 use super::access::{Access, Caller, Rules, Scope, gate};
 use super::failure::Failure;
 use super::handlers::{
-    catalog, classic, commands, execute, executions, health, results, signals, system, vars,
-    workers,
+    catalog, classic, commands, execute, executions, health, replay, results, signals, system,
+    vars, workers,
 };
 use super::settings::HttpSettings;
 use crate::runtime::Runtime;
@@ -91,6 +91,7 @@ fn user_routes(routes: Routes) -> Routes {
         .add(EXEC_READ, GET, paths::EXECUTION, executions::detail)
         .add(EXEC_READ, GET, paths::EXECUTION_STATUS, executions::status)
         .add(EXEC_READ, GET, paths::EXECUTION_EVENTS, executions::events)
+        .add(EXEC_READ, GET, paths::REPLAY_STATE, replay::state)
         .add(EXEC_RUN, POST, paths::EXECUTION_CANCEL, execute::cancel)
         .add(READ_OR_WORK, GET, paths::RESULT_RESOLVE, results::resolve)
         .add(EXEC_READ, GET, paths::POOLS, workers::pools)

@@ -17,6 +17,7 @@ mod list;
 mod placement;
 mod put_result;
 mod ready;
+pub mod replay;
 mod result;
 mod stats;
 mod status;
