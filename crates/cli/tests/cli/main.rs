@@ -7,6 +7,7 @@ mod explain;
 mod graph;
 mod help;
 mod process;
+mod replay;
 mod run;
 mod serve;
 mod streams;

@@ -21,7 +21,7 @@ pub(crate) fn get(url: &str, path: &str) -> String {
     answer
 }
 
-fn listening(folder: &Folder, args: &[&str]) -> (Process, String) {
+pub(crate) fn listening(folder: &Folder, args: &[&str]) -> (Process, String) {
     let mut process = Process::start(at_home(folder, args));
     let line = process.says("NoETL listening on http://127.0.0.1:");
     let url = line.split(' ').next_back().unwrap().to_owned();
