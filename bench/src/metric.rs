@@ -40,6 +40,14 @@ pub enum Metric {
     InterpreterMs,
     /// W6, python steps in the time of one bare start.
     StepsPerInterpreter,
+    /// W7, events of the longest log per second, folded as a whole and without a snapshot.
+    ReplayEventsPerS,
+    /// W7, the state in the middle of the shortest log, in ms.
+    AsOfShortMs,
+    /// W7, the state in the middle of the log that is ten times as long, in ms.
+    AsOfMediumMs,
+    /// W7, the state in the middle of the log that is a hundred times as long, in ms.
+    AsOfLongMs,
 }
 
 /// Which way a figure gets better.

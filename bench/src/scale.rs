@@ -31,6 +31,10 @@ pub struct Scale {
     pub w6_steps: u32,
     /// Bare starts of an interpreter.
     pub w6_starts: u32,
+    /// Iterations of the loops whose logs are replayed; each has about five events.
+    pub w7_iterations: [u32; 3],
+    /// How often each is looked at.
+    pub w7_looks: u32,
 }
 
 impl Scale {
@@ -49,6 +53,8 @@ impl Scale {
         w5_runs: 100,
         w6_steps: 2_000,
         w6_starts: 20,
+        w7_iterations: [200, 2_000, 20_000],
+        w7_looks: 15,
     };
 
     /// A tenth of it: shows that everything works, and measures nothing.
@@ -66,5 +72,7 @@ impl Scale {
         w5_runs: 10,
         w6_steps: 200,
         w6_starts: 3,
+        w7_iterations: [20, 200, 2_000],
+        w7_looks: 3,
     };
 }

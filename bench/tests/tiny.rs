@@ -21,6 +21,8 @@ const TINY: Scale = Scale {
     w5_runs: 2,
     w6_steps: 4,
     w6_starts: 1,
+    w7_iterations: [5, 10, 20],
+    w7_looks: 1,
 };
 
 async fn measured(store: StoreKind, shape: Shape) -> SystemResult {
@@ -41,8 +43,8 @@ fn has(result: &SystemResult, metric: Metric) -> bool {
     figures.any(|figures| figures.get(&metric).is_some_and(|value| *value > 0.0))
 }
 
-/// Two starts, W5, W1, W3, W2, W4 with its two loops, and W6 with its warm-up.
-const RUNS: u64 = 2 + 2 + 4 + 3 + 9 + 3 + 2;
+/// Two starts, W5, W1, W3, W2, W4 with its two loops, W6 with its warm-up, and W7.
+const RUNS: u64 = 2 + 2 + 4 + 3 + 9 + 3 + 2 + 3;
 
 fn assert_complete(result: &SystemResult) {
     assert_eq!(result.error, None);
@@ -59,6 +61,10 @@ fn assert_complete(result: &SystemResult) {
         Metric::SecondStartS,
         Metric::PythonStepsPerS,
         Metric::StepsPerInterpreter,
+        Metric::ReplayEventsPerS,
+        Metric::AsOfShortMs,
+        Metric::AsOfMediumMs,
+        Metric::AsOfLongMs,
     ] {
         assert!(has(result, metric), "{metric:?} is missing: {result:?}");
     }

@@ -18,6 +18,8 @@ pub(super) fn table(document: &Document) -> String {
         "W5 MiB after runs",
         "W5 first / second start s",
         "W6 steps/s (per interpreter start)",
+        "W7 replay events/s",
+        "W7 as of the middle, short / medium / long log ms",
         "other CPU %, max",
     ];
     let rows: Vec<_> = systems(document)
@@ -59,6 +61,13 @@ fn row(document: &Document, name: SystemName) -> Vec<String> {
             "{} ({})",
             of(Metric::PythonStepsPerS),
             of(Metric::StepsPerInterpreter)
+        ),
+        of(Metric::ReplayEventsPerS),
+        format!(
+            "{} / {} / {}",
+            of(Metric::AsOfShortMs),
+            of(Metric::AsOfMediumMs),
+            of(Metric::AsOfLongMs)
         ),
         most_other(document, name),
     ]

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use noetl_api::WorkerApi;
 use noetl_api::catalog::RegisterRequest;
 use noetl_api::execute::ExecuteRequest;
+use noetl_api::replay::{ReplayAnswer, ReplayQuery};
 use noetl_server::{Runtime, Settings, SystemClock};
 use noetl_tools::Toolbox;
 use noetl_types::{ExecutionId, ExecutionStatus, PoolName, WorkerId};
@@ -75,6 +76,10 @@ impl System for Embedded {
     async fn wait(&self, execution_id: ExecutionId) -> Result<Option<ExecutionStatus>, BenchError> {
         let outcome = self.runtime.wait_for_end(execution_id, PATIENCE).await?;
         Ok(outcome.map(|outcome| outcome.status))
+    }
+
+    async fn replay(&self, query: &ReplayQuery) -> Result<ReplayAnswer, BenchError> {
+        Ok(self.runtime.replay_state(query.clone()).await?)
     }
 
     fn processes(&self) -> Vec<(&'static str, u32)> {

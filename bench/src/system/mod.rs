@@ -14,6 +14,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use clap::ValueEnum;
 use noetl_api::execute::ExecuteRequest;
+use noetl_api::replay::{ReplayAnswer, ReplayQuery};
 use noetl_types::{ExecutionId, ExecutionStatus, PlaybookPath};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -86,6 +87,9 @@ pub(crate) trait System: Send + Sync {
     /// Waits for the end of a run for as long as one call may.
     async fn wait(&self, execution_id: ExecutionId) -> Result<Option<ExecutionStatus>, BenchError>;
 
+    /// A run as of a moment.
+    async fn replay(&self, query: &ReplayQuery) -> Result<ReplayAnswer, BenchError>;
+
     /// Its processes, by name, apart from the one that this is.
     fn processes(&self) -> Vec<(&'static str, u32)>;
 
@@ -134,13 +138,23 @@ pub(crate) async fn run_to_end(
     ledger: &Ledger,
     playbook: &Playbook,
 ) -> Result<Duration, BenchError> {
+    let (_, took) = run_known(system, ledger, playbook).await?;
+    Ok(took)
+}
+
+/// The same, and which run it was.
+pub(crate) async fn run_known(
+    system: &dyn System,
+    ledger: &Ledger,
+    playbook: &Playbook,
+) -> Result<(ExecutionId, Duration), BenchError> {
     let began = Instant::now();
     let request = request(&playbook.path, Some(WAIT_MS));
     let (execution_id, status) = system.execute(request).await?;
     ended_well(system, execution_id, status).await?;
     let took = began.elapsed();
     ledger.note(execution_id, playbook.commands);
-    Ok(took)
+    Ok((execution_id, took))
 }
 
 fn request(path: &PlaybookPath, wait_ms: Option<u64>) -> ExecuteRequest {

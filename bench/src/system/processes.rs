@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use noetl_api::catalog::RegisterRequest;
 use noetl_api::execute::ExecuteRequest;
+use noetl_api::replay::{ReplayAnswer, ReplayQuery};
 use noetl_api::{Client, ClientSettings};
 use noetl_types::{ExecutionId, ExecutionStatus};
 use tokio::process::Command;
@@ -131,6 +132,10 @@ impl System for Processes {
         }
         sleep(LOOK).await;
         Ok(None)
+    }
+
+    async fn replay(&self, query: &ReplayQuery) -> Result<ReplayAnswer, BenchError> {
+        Ok(self.client.replay_state(query).await?)
     }
 
     fn processes(&self) -> Vec<(&'static str, u32)> {

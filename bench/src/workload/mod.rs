@@ -4,6 +4,7 @@ mod fan_out;
 mod idle;
 mod latency;
 mod python;
+mod replay;
 mod sequence;
 mod throughput;
 
@@ -37,11 +38,21 @@ pub enum Workload {
     W5,
     /// Python steps, against the start of a bare interpreter.
     W6,
+    /// Replays of logs of three lengths, whole and as of their middle.
+    W7,
 }
 
 impl Workload {
     /// All of them, in the order in which they are run: the system is still fresh for the first.
-    pub const ALL: [Self; 6] = [Self::W5, Self::W1, Self::W3, Self::W2, Self::W4, Self::W6];
+    pub const ALL: [Self; 7] = [
+        Self::W5,
+        Self::W1,
+        Self::W3,
+        Self::W2,
+        Self::W4,
+        Self::W6,
+        Self::W7,
+    ];
 
     /// How it is called.
     pub(crate) const fn as_str(self) -> &'static str {
@@ -52,6 +63,7 @@ impl Workload {
             Self::W4 => "w4",
             Self::W5 => "w5",
             Self::W6 => "w6",
+            Self::W7 => "w7",
         }
     }
 }
@@ -135,6 +147,7 @@ impl<'a> Lab<'a> {
             Workload::W4 => fan_out::measure(self).await?,
             Workload::W5 => Figures::new(),
             Workload::W6 => python::measure(self).await?,
+            Workload::W7 => replay::measure(self).await?,
         };
         let cpu = gauge.read();
         let after = self.system.commits();

@@ -18,6 +18,7 @@ pub mod health;
 pub mod paths;
 pub mod problem;
 pub mod query;
+pub mod replay;
 pub mod result;
 pub mod runtime;
 pub mod signal;

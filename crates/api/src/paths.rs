@@ -26,6 +26,8 @@ pub const CREDENTIAL: &str = "/api/credentials/{credential}";
 pub const EVENTS_STREAM: &str = "/api/events/stream";
 /// The log of a run as it grows.
 pub const EXECUTION_EVENTS_STREAM: &str = "/api/executions/{execution_id}/events/stream";
+/// What a run looked like at a moment.
+pub const REPLAY_STATE: &str = "/api/replay/state";
 /// Ends a run.
 pub const EXECUTION_CANCEL: &str = "/api/executions/{execution_id}/cancel";
 /// Sends a signal to a run.

@@ -4,7 +4,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    check, completions, config, explain, graph, run, schema, serve, stream, token, worker,
+    check, completions, config, explain, graph, replay, run, schema, serve, stream, token, worker,
 };
 use crate::exit::Exit;
 
@@ -76,6 +76,7 @@ pub(crate) enum Command {
     Graph(graph::GraphArgs),
     Schema(schema::SchemaArgs),
     Explain(explain::ExplainArgs),
+    Replay(replay::ReplayArgs),
     Dev(serve::DevArgs),
     Server(serve::ServerArgs),
     Worker(worker::WorkerArgs),
@@ -95,6 +96,7 @@ fn getting_started() -> String {
            noetl check examples/                 find the mistakes in playbooks\n  \
            noetl graph examples/hello.yaml       see what leads where\n  \
            noetl explain NP201                   learn what a message means\n  \
+           noetl replay ID --at-seq 12           see a run as it was\n  \
            noetl schema > playbook.schema.json   completion and checks while you type\n  \
            noetl dev                             a server and a worker, to develop with\n\n\
          Exit codes:\n{codes}\n\n\

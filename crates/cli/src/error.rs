@@ -55,6 +55,15 @@ pub(crate) enum Error {
     /// A run cannot be started or followed.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// A log that is a text cannot be read.
+    #[error("'{path}' is not the log of a run: {reason}")]
+    BadLog { path: String, reason: String },
+    /// A log that is a text does not hold what was asked for.
+    #[error("'{path}' does not hold {what}")]
+    NotInLog { path: String, what: String },
+    /// The settings name no file that logs could be read from.
+    #[error("the settings name no local database to read from")]
+    NoLocalLog,
     /// A code that nobody reports.
     #[error("there is no code '{code}'")]
     UnknownCode {
@@ -92,6 +101,11 @@ impl Error {
             Self::Payload(error) => error.help(),
             Self::Start(error) => error.help(),
             Self::Host(error) => error.help(),
+            Self::BadLog { .. } => Some("a log has one event a line, as JSON".to_owned()),
+            Self::NotInLog { .. } => {
+                Some("check the id, and that the log is the right one".to_owned())
+            }
+            Self::NoLocalLog => Some("ask its server: --server URL".to_owned()),
             Self::UnknownCode { near, .. } if near.is_empty() => {
                 Some("list every code with: noetl explain".to_owned())
             }
@@ -103,9 +117,11 @@ impl Error {
     /// The exit code it leads to.
     pub(crate) fn exit(&self) -> Exit {
         match self {
-            Self::Missing { .. } | Self::NothingFound { .. } | Self::UnknownCode { .. } => {
-                Exit::NotFound
-            }
+            Self::Missing { .. }
+            | Self::NothingFound { .. }
+            | Self::NotInLog { .. }
+            | Self::UnknownCode { .. } => Exit::NotFound,
+            Self::NoLocalLog => Exit::Usage,
             Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::BrokenPipe,
             Self::Config(_) | Self::Payload(_) | Self::NotRunnable { .. } => Exit::Usage,
             Self::Start(error) => error.exit(),
@@ -114,6 +130,7 @@ impl Error {
             | Self::NotText { .. }
             | Self::TooMany { .. }
             | Self::NoGraph { .. }
+            | Self::BadLog { .. }
             | Self::Write(_) => Exit::Failed,
         }
     }

@@ -8,7 +8,7 @@ use clap::error::ErrorKind;
 
 use crate::args::{Color, Command, CommandLine};
 use crate::commands::{
-    check, completions, config, explain, graph, run as play, schema, serve, stream, token, worker,
+    check, completions, config, explain, graph, replay, run as play, schema, serve, stream, token, worker,
 };
 use crate::error::Error;
 use crate::exit::Exit;
@@ -58,6 +58,7 @@ fn dispatch(line: &CommandLine, io: &mut Io<'_>) -> Result<Exit, Error> {
             let force = line.common.color == Color::Always;
             explain::run(args, force, io)
         }
+        Command::Replay(args) => replay::run(args, io),
         Command::Completions(args) => completions::run(*args, io),
     }
 }

@@ -9,6 +9,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use noetl_engine::replay::ReplayState;
 use noetl_engine::{Event, ExecutionHeader, State, decode, encode};
 use noetl_testkit::sim::Drive;
 use noetl_types::record::EventRecord;
@@ -92,6 +93,19 @@ fn fold(c: &mut Criterion) {
                 for record in &records {
                     let event = decode(record).expect("a record reads back");
                     state.apply(drive.plan(), &event).expect("a log folds");
+                }
+                black_box(state)
+            });
+        });
+        group.bench_function(format!("replay of a {name}"), |b| {
+            b.iter(|| {
+                let mut state = ReplayState::new(
+                    header.tenant_id.clone(),
+                    header.organization_id.clone(),
+                    header.execution_id,
+                );
+                for record in &records {
+                    state.apply(record).expect("a log folds");
                 }
                 black_box(state)
             });

@@ -42,6 +42,7 @@ mod job;
 mod loops;
 mod payload;
 mod plan;
+pub mod replay;
 mod slot;
 mod state;
 mod step_set;

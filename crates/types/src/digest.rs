@@ -35,6 +35,22 @@ pub fn sha256_of_parts(parts: &[&[u8]]) -> Digest {
     Digest(hasher.finalize().into())
 }
 
+/// A digest that is being taken, piece by piece.
+#[derive(Debug, Clone, Default)]
+pub struct Hasher(Sha256);
+
+impl Hasher {
+    /// Goes on with some bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The digest of all of them.
+    pub fn finish(self) -> Digest {
+        Digest(self.0.finalize().into())
+    }
+}
+
 impl Digest {
     /// Number of bytes.
     pub const LEN: usize = 32;

@@ -13,6 +13,7 @@ pub mod name;
 mod quantity;
 pub mod record;
 pub mod redact;
+pub mod replay;
 pub mod scope;
 pub mod size;
 pub mod status;

@@ -14,6 +14,7 @@ use crate::paths;
 use crate::query::{
     DetailQuery, EventsQuery, ExecutionList, ExecutionsQuery, NEXT_CURSOR, PoolsQuery,
 };
+use crate::replay::{ReplayAnswer, ReplayQuery};
 use crate::runtime::Pools;
 use crate::signal::{
     ApprovalList, ApproveAnswer, ApproveRequest, BroadcastAnswer, SignalAnswer, SignalRequest,
@@ -84,6 +85,12 @@ impl Client {
     ) -> Result<EventPage, ApiError> {
         let url = self.of(paths::EXECUTION_EVENTS, execution_id)?;
         self.get(with_query(url, pairs(query)?)).await
+    }
+
+    /// A run as of a moment.
+    pub async fn replay_state(&self, query: &ReplayQuery) -> Result<ReplayAnswer, ApiError> {
+        let url = with_query(self.url(paths::REPLAY_STATE)?, query.pairs());
+        self.get(url).await
     }
 
     /// Ends a run.

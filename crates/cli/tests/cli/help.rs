@@ -47,7 +47,7 @@ fn slips_of_the_pen_are_recognised() {
     ──── stderr
     error: unrecognized subcommand 'grpah'
 
-      tip: a similar subcommand exists: 'graph'
+      tip: some similar subcommands exist: 'replay', 'graph'
 
     Usage: noetl [OPTIONS] <COMMAND>
 

@@ -9,6 +9,7 @@ mod graph;
 mod help;
 mod outside;
 mod process;
+mod replay;
 mod run;
 mod serve;
 mod streams;

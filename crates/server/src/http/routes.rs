@@ -18,8 +18,7 @@ use super::access::{Access, Caller, Rules, Scope, gate};
 use super::acting::App;
 use super::failure::Failure;
 use super::handlers::{
-    audit, catalog, classic, commands, execute, executions, health, results, signals, stream,
-    streams, system, tokens, vars, workers,
+    audit, catalog, classic, commands, execute, executions, health, replay, results, signals, stream, streams, system, tokens, vars, workers,
 };
 use super::settings::HttpSettings;
 use crate::metrics::Metrics;
@@ -117,6 +116,7 @@ fn user_routes(routes: Routes) -> Routes {
             streams::execution,
         )
         .add(EXEC_READ, GET, paths::EVENTS_STREAM, streams::all)
+        .add(EXEC_READ, GET, paths::REPLAY_STATE, replay::state)
         .audited()
         .add(EXEC_RUN, POST, paths::EXECUTION_CANCEL, execute::cancel)
         .unaudited()

@@ -18,6 +18,7 @@ mod metrics;
 mod placement;
 mod put_result;
 mod ready;
+pub mod replay;
 mod result;
 mod stats;
 mod status;

@@ -210,6 +210,16 @@ impl Runtime {
         &*self.core.store
     }
 
+    /// The same, to be kept for a while.
+    pub(crate) fn shared_store(&self) -> Arc<dyn Store> {
+        Arc::clone(&self.core.store)
+    }
+
+    /// Does something that nobody waits for; what is begun is finished before the runtime is closed.
+    pub(crate) fn in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.core.tasks.spawn(work);
+    }
+
     /// What an operator chose.
     pub(crate) fn settings(&self) -> &Settings {
         &self.core.settings

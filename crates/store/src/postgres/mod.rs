@@ -97,6 +97,12 @@ impl PostgresOptions {
             synchronous_commit: "on",
         }
     }
+
+    /// The same with sessions in another zone, for tests that show that it makes no difference.
+    #[must_use]
+    pub fn in_time_zone(self, time_zone: &'static str) -> Self {
+        Self { time_zone, ..self }
+    }
 }
 
 /// A store in a PostgreSQL database.

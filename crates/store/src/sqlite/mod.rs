@@ -14,6 +14,7 @@ mod outlets;
 mod place;
 mod query;
 mod queue;
+mod reader;
 mod readers;
 mod retention;
 mod shared;
@@ -51,6 +52,7 @@ use crate::row::rows_of;
 use crate::seal::seal_all;
 use crate::store::Store;
 
+pub use self::reader::SqliteReader;
 pub use self::writer::Commits;
 
 /// How a file is opened.

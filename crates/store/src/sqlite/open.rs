@@ -68,6 +68,10 @@ const TUNING: [(&str, i64); 3] = [
 enum OpenError {
     #[error("SQLite {found} is too old: 3.51.3 is the oldest without known damage to files")]
     OldLibrary { found: &'static str },
+    #[error(
+        "the file is from before migration {before}; open it once with a server of this version"
+    )]
+    OldFile { before: i64 },
     #[error("the setting {setting} is {found}, and has to be {wanted}")]
     Setting {
         setting: &'static str,
@@ -94,6 +98,20 @@ pub(super) fn open(options: &SqliteOptions) -> Result<SqliteStore, StoreError> {
         path: options.path.clone(),
         _lock: lock,
     })
+}
+
+/// A connection to a file that is there, whose tables are those of this program.
+pub(super) fn open_to_read(path: &Path) -> Result<Connection, StoreError> {
+    check_library(rusqlite::version_number(), rusqlite::version()).map_err(StoreError::fatal)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = connect(path, flags)?;
+    let applied = applied(&connection)?;
+    let pending = pending(&MIGRATIONS, &applied).map_err(StoreError::fatal)?;
+    if let Some(migration) = pending.first() {
+        let before = migration.version;
+        return Err(StoreError::fatal(OpenError::OldFile { before }));
+    }
+    Ok(connection)
 }
 
 fn check_library(number: i32, found: &'static str) -> Result<(), OpenError> {

@@ -7,6 +7,7 @@ pub(super) mod commands;
 pub(super) mod execute;
 pub(super) mod executions;
 pub(super) mod health;
+pub(super) mod replay;
 pub(super) mod results;
 pub(super) mod signals;
 pub(super) mod stream;

@@ -5,6 +5,7 @@ mod catalog;
 mod catalog_lists;
 mod classic;
 mod reading;
+mod replay;
 mod routes;
 mod socket;
 mod steering;

@@ -39,6 +39,13 @@ pub fn upcast(record: EventRecord) -> Result<EventRecord, UpcastError> {
     lift_through(LIFTS, record)
 }
 
+impl EventRecord {
+    /// Whether [`upcast`] leaves the record as it is.
+    pub fn is_current(&self) -> bool {
+        self.event.schema_version == CURRENT || is_foreign(self.event.schema_name.as_ref())
+    }
+}
+
 fn lift_through(lifts: &[Lift], mut record: EventRecord) -> Result<EventRecord, UpcastError> {
     if is_foreign(record.event.schema_name.as_ref()) {
         return Ok(record);

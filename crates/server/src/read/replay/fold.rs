@@ -1,0 +1,157 @@
+//! A log, folded page by page.
+
+use noetl_api::replay::{ReplayQuery, ReplaySnapshot};
+use noetl_engine::replay::{REPLAY_FOLD_VERSION, ReplayError, ReplayState};
+use noetl_store::{Execution, Head, LogPage, Snapshot};
+use noetl_types::{ErrorCode, Json, Version};
+
+use super::cut;
+use super::log::ReplayLog;
+use crate::runtime::{RuntimeError, causes};
+
+/// Events that are read at once, and so in memory at once.
+const PAGE: i64 = 1_000;
+
+/// A log, folded up to where it was cut.
+#[derive(Debug)]
+pub struct Folded {
+    /// The state.
+    pub state: ReplayState,
+    /// Whether a limit cut the log earlier than was asked for.
+    pub truncated: bool,
+    /// The snapshot that the fold went on from.
+    pub seed: Option<ReplaySnapshot>,
+    /// How large that snapshot is.
+    pub(super) seed_bytes: usize,
+    /// How many events were folded behind it.
+    pub(super) tail: i64,
+    /// Where the last of them stands.
+    pub(super) head: Option<Head>,
+}
+
+impl Folded {
+    /// A log that was folded elsewhere, as a whole.
+    pub fn of(state: ReplayState, truncated: bool) -> Self {
+        Self {
+            tail: state.version().get(),
+            state,
+            truncated,
+            seed: None,
+            seed_bytes: 0,
+            head: None,
+        }
+    }
+}
+
+/// Folds the log of an execution up to where the query says.
+pub async fn replay(log: &dyn ReplayLog, query: &ReplayQuery) -> Result<Folded, RuntimeError> {
+    let row = owned_row(log, query).await?;
+    let asked = cut::version_of(log, &row, query.cut).await?;
+    let most = query.limit.map_or(i64::MAX, i64::from);
+    let to = asked.min(Version::new(most).unwrap_or_default());
+    let mut folded = seeded(log, &row, to).await?;
+    folded.truncated = to < asked;
+    while folded.state.version() < to {
+        let after = folded.state.version();
+        let count = PAGE.min(to.get() - after.get());
+        let page = LogPage::clamped(u32::try_from(count).unwrap_or(u32::MAX));
+        let events = log.events(row.execution_id, after, page).await?;
+        if events.is_empty() {
+            let text = format!("its log ends at {after}, and should go on to {to}");
+            return Err(damaged(&row, &text));
+        }
+        for event in &events {
+            folded
+                .state
+                .apply(&event.record)
+                .map_err(|error| unfit(&row, &error))?;
+            folded.tail += 1;
+            folded.head = Some(Head::after(event));
+        }
+    }
+    Ok(folded)
+}
+
+/// The execution, if it is the caller's. One of somebody else is as good as none.
+async fn owned_row(log: &dyn ReplayLog, query: &ReplayQuery) -> Result<Execution, RuntimeError> {
+    let found = log.execution(query.execution_id).await?;
+    let is_owned = |row: &Execution| {
+        row.facts.tenant_id == query.tenant_id && row.facts.organization_id == query.organization_id
+    };
+    if let Some(row) = found.filter(is_owned) {
+        return Ok(row);
+    }
+    if log.is_gone(query.execution_id).await? {
+        return Err(RuntimeError::refused(
+            ErrorCode::RetentionDropped,
+            "the execution was dropped by retention",
+        ));
+    }
+    Err(RuntimeError::no_execution())
+}
+
+/// The fold of the newest usable snapshot, or of no events.
+async fn seeded(log: &dyn ReplayLog, row: &Execution, to: Version) -> Result<Folded, RuntimeError> {
+    let empty = ReplayState::new(
+        row.facts.tenant_id.clone(),
+        row.facts.organization_id.clone(),
+        row.execution_id,
+    );
+    let mut folded = Folded::of(empty, false);
+    if to == Version::EMPTY {
+        return Ok(folded);
+    }
+    let Some(snapshot) = log.snapshot(row.execution_id, to).await? else {
+        return Ok(folded);
+    };
+    match read(row, &snapshot) {
+        Ok(state) => {
+            folded.state = state;
+            folded.seed_bytes = snapshot.state.len();
+            folded.seed = Some(shown(&snapshot));
+        }
+        Err(reason) => {
+            let execution_id = row.execution_id;
+            tracing::warn!(%execution_id, version = %snapshot.head.version, reason, "a snapshot is of no use");
+        }
+    }
+    Ok(folded)
+}
+
+fn read(row: &Execution, snapshot: &Snapshot) -> Result<ReplayState, String> {
+    let state = ReplayState::from_snapshot(&snapshot.state, &snapshot.checksum)
+        .map_err(|error| causes(&error))?;
+    let replayed = state.replayed();
+    let is_of_it = replayed.execution_id == row.execution_id
+        && replayed.tenant_id == row.facts.tenant_id
+        && replayed.organization_id == row.facts.organization_id
+        && state.version() == snapshot.head.version;
+    if is_of_it {
+        Ok(state)
+    } else {
+        Err("it is of another execution, or of another version".to_owned())
+    }
+}
+
+fn shown(snapshot: &Snapshot) -> ReplaySnapshot {
+    ReplaySnapshot {
+        aggregate_id: format!("execution/{}/all", snapshot.execution_id).into(),
+        aggregate_type: snapshot.key.kind.clone(),
+        version: snapshot.head.version.get(),
+        checksum: snapshot.checksum,
+        meta: Json::object([("fold_version", Json::from(REPLAY_FOLD_VERSION))]),
+    }
+}
+
+fn unfit(row: &Execution, error: &ReplayError) -> RuntimeError {
+    damaged(row, &causes(error))
+}
+
+fn damaged(row: &Execution, reason: &str) -> RuntimeError {
+    let text = format!(
+        "execution {} cannot be replayed: {reason}",
+        row.execution_id
+    );
+    tracing::error!("{text}");
+    RuntimeError::refused(ErrorCode::Internal, text)
+}

@@ -1,0 +1,94 @@
+//! What an execution looked like at any moment of it, folded from its log.
+//!
+//! Owns where a log is cut, how it is read page by page, what it is seeded with, and the answer. The
+//! fold is the engine's.
+
+mod answer;
+mod cut;
+mod fold;
+mod log;
+mod resolve;
+
+use noetl_api::replay::{ReplayAnswer, ReplayQuery};
+use noetl_engine::replay::{REPLAY_FOLD_VERSION, ReplayState};
+use noetl_store::{Head, Snapshot, SnapshotKey};
+use noetl_types::ExecutionId;
+
+use crate::runtime::{Runtime, RuntimeError};
+
+pub use answer::answer;
+pub use fold::{Folded, replay};
+pub use log::ReplayLog;
+
+/// Bytes of state that one event of a tail weighs up: a snapshot has to save more than it costs.
+const BYTES_PER_EVENT: usize = 1 << 10;
+
+/// Which snapshots the fold can go on from.
+pub(crate) fn snapshot_key() -> SnapshotKey {
+    SnapshotKey {
+        kind: "replay_state".into(),
+        fold_version: REPLAY_FOLD_VERSION,
+    }
+}
+
+impl Runtime {
+    /// An execution as of a moment.
+    pub async fn replay_state(&self, query: ReplayQuery) -> Result<ReplayAnswer, RuntimeError> {
+        // Whose it is follows from who asks, and never from what is asked.
+        if query.tenant_id != *self.tenant() {
+            return Err(RuntimeError::no_execution());
+        }
+        self.execution_row(query.execution_id).await?;
+        let folded = replay(&self.shared_store(), &query).await?;
+        self.keep_snapshot(&folded);
+        let resolution = if query.resolve_payloads {
+            Some(self.resolve_payloads(folded.state.replayed()).await)
+        } else {
+            None
+        };
+        let mut answer = answer(folded, query.projection).await?;
+        if let Some((list, summary)) = resolution {
+            answer.payload_resolution = Some(list);
+            answer.payload_resolution_summary = Some(summary);
+        }
+        Ok(answer)
+    }
+
+    /// Keeps the state beside the log, in the background, where that saves the next reader enough.
+    fn keep_snapshot(&self, folded: &Folded) {
+        let least = i64::from(self.settings().snapshot_every).max(weight(folded.seed_bytes));
+        let Some(head) = folded.head.filter(|_| folded.tail >= least) else {
+            return;
+        };
+        let (state, tail) = (folded.state.clone(), folded.tail);
+        let (runtime, execution_id) = (self.clone(), state.replayed().execution_id);
+        self.in_background(async move {
+            let taken = tokio::task::spawn_blocking(move || snapshot(&state, execution_id, head));
+            let Ok(Some(snapshot)) = taken.await else {
+                tracing::warn!(%execution_id, "a snapshot could not be taken");
+                return;
+            };
+            if weight(snapshot.state.len()) > tail {
+                return;
+            }
+            if let Err(error) = runtime.store().write_snapshot(snapshot).await {
+                tracing::warn!(%error, %execution_id, "a snapshot was not stored");
+            }
+        });
+    }
+}
+
+fn weight(bytes: usize) -> i64 {
+    i64::try_from(bytes / BYTES_PER_EVENT).unwrap_or(i64::MAX)
+}
+
+fn snapshot(state: &ReplayState, execution_id: ExecutionId, head: Head) -> Option<Snapshot> {
+    let (bytes, checksum) = state.to_snapshot().ok()?;
+    Some(Snapshot {
+        execution_id,
+        key: snapshot_key(),
+        head,
+        state: bytes,
+        checksum,
+    })
+}
