@@ -3,6 +3,7 @@
 
 mod check;
 mod diagnostics;
+mod docs;
 mod examples;
 mod explain;
 mod graph;

@@ -1,4 +1,5 @@
-//! A server that the examples talk to: a shop with pages and sales, rates, and an MCP server.
+//! A server that the examples talk to: a shop with pages and sales, rates, the weather, and an MCP
+//! server.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -53,6 +54,10 @@ fn serve(mut stream: TcpStream, visits: &Visits) {
         ("GET", "/bad_orders") => ok(r#"{"rows":[{"id":9,"customer":"Eve","amount":-1}]}"#),
         ("GET", "/sales") => sales(query),
         ("GET", "/rates") => rates(query, visits),
+        ("GET", "/cities") => ok(r#"["Oslo", "Rome", "Cairo"]"#),
+        ("GET", "/weather/Oslo") => ok(r#"{"city": "Oslo", "degrees": 4}"#),
+        ("GET", "/weather/Rome") => ok(r#"{"city": "Rome", "degrees": 21}"#),
+        ("GET", "/weather/Cairo") => ok(r#"{"city": "Cairo", "degrees": 33}"#),
         ("POST", "/mcp") => mcp(&body),
         ("DELETE", "/mcp") => ok(""),
         _ => ("404 Not Found", r#"{"error":"nothing here"}"#.to_owned()),
