@@ -283,33 +283,33 @@ fn a_key_of_a_run_that_cannot_be_rendered_fails_the_run() {
 #[test]
 fn an_entry_asks_for_its_slot_once_the_run_has_its_own() {
     let mut sim = Sim::of(
-        r#"
+        r"
 concurrency: { key: all }
 workflow:
   - { step: start, concurrency: { key: few }, tool: { kind: noop } }
-"#,
+",
     );
     sim.start().unwrap();
-    let holders = |sim: &Sim| -> Vec<SlotHolder> {
-        let wants = sim.wants().into_iter();
-        wants.map(|want| want.holder).collect()
+    let wanted = |sim: &Sim| -> Vec<SlotGrant> {
+        let wants = sim.wants();
+        wants.iter().map(noetl_engine::SlotWant::granted).collect()
     };
     let of_run = SlotGrant {
         holder: SlotHolder::Run,
         key: "all".into(),
     };
     let of_entry = of_step("start", 1, "few");
-    assert_eq!(holders(&sim), [SlotHolder::Run]);
+    assert_eq!(wanted(&sim), std::slice::from_ref(&of_run));
     let at = sim.log().len();
     assert_eq!(sim.grant(of_run.clone()), Ok(Verdict::Accepted));
     assert_eq!(sim.log().len(), at, "the log has nothing to tell");
-    assert_eq!(holders(&sim), [of_entry.holder.clone()]);
+    assert_eq!(wanted(&sim), std::slice::from_ref(&of_entry));
     sim.pause().unwrap();
     assert_eq!(sim.grant(of_entry.clone()), Err(Refused::Paused));
     sim.resume().unwrap();
-    assert_eq!(holders(&sim), [SlotHolder::Run]);
+    assert_eq!(wanted(&sim), std::slice::from_ref(&of_run));
     assert_eq!(sim.grant(of_run.clone()), Ok(Verdict::Accepted));
-    assert_eq!(holders(&sim), [of_entry.holder.clone()]);
+    assert_eq!(wanted(&sim), std::slice::from_ref(&of_entry));
     assert_eq!(sim.grant(of_entry.clone()), Ok(Verdict::Accepted));
     assert_eq!(entered(&sim), ["start"]);
     assert_eq!(sim.state().held_slots(sim.plan()), [of_run, of_entry]);
