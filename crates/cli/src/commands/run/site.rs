@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noetl_api::{Client, ClientSettings};
+use noetl_playbook::model::ToolKind;
 use noetl_server::Runtime;
 use noetl_store::Store;
 use noetl_tools::egress::EgressPolicy;
@@ -19,6 +20,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::io::Io;
 use crate::progress::Style;
+use crate::render::words::visible;
 use crate::roles::{self, Beacon, Host, Opened, Place, Signals, StartError, WorkerPlan};
 
 /// How often it is looked whether the database is free.
@@ -101,6 +103,9 @@ pub(super) async fn find(
     loop {
         let beacon = match place.open().await? {
             Opened::Store(store) => {
+                if !matches!(place, Place::Database(_)) {
+                    tell_what_nobody_answers(wish, io)?;
+                }
                 let here = settle(store, place, config, io).await?;
                 return Ok(Some(Site::Here(Box::new(here))));
             }
@@ -121,6 +126,21 @@ pub(super) async fn find(
             _ = signals.next() => return Ok(None),
         }
     }
+}
+
+/// Signals and decisions come in through a server. A run in a process of its own has none, and would
+/// wait for ever without a word.
+fn tell_what_nobody_answers(wish: &Wish<'_>, io: &mut Io<'_>) -> Result<(), Error> {
+    let mut steps = wish.flow.playbook.workflow.iter();
+    let waits = |kind: ToolKind| matches!(kind, ToolKind::Wait | ToolKind::Approval);
+    let waiting = steps.find(|step| step.tool.tasks().iter().any(|task| waits(*task.kind)));
+    if let Some(step) = waiting.filter(|_| wish.style != Style::Quiet) {
+        let name = visible(&step.name);
+        io.talk(format_args!(
+            "'{name}' waits for an answer, which only a server takes: run this beside noetl dev"
+        ))?;
+    }
+    Ok(())
 }
 
 /// The client of a server that lives.
