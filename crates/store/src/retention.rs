@@ -15,15 +15,17 @@ use crate::store::Store;
 pub async fn purge(store: &dyn Store, purge: &Purge) -> Result<Purged, StoreError> {
     let mut purged = Purged::default();
     if let Some(before) = purge.commands_before {
-        purged.commands = match purge.dry_run {
-            true => store.old_commands(before).await?,
-            false => repeat(|limit| store.purge_commands(before, limit)).await?,
+        purged.commands = if purge.dry_run {
+            store.old_commands(before).await?
+        } else {
+            repeat(|limit| store.purge_commands(before, limit)).await?
         };
     }
     if let Some(before) = purge.runtimes_before {
-        purged.runtimes = match purge.dry_run {
-            true => store.old_runtimes(before).await?,
-            false => repeat(|limit| store.purge_runtimes(before, limit)).await?,
+        purged.runtimes = if purge.dry_run {
+            store.old_runtimes(before).await?
+        } else {
+            repeat(|limit| store.purge_runtimes(before, limit)).await?
         };
     }
     if let (Some(before), false) = (purge.outbox_before, purge.dry_run) {

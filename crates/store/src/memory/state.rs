@@ -119,7 +119,7 @@ impl State {
         let snapshots = self
             .snapshots
             .range(of_key(Version::EMPTY)..=of_key(at_most));
-        snapshots.last().map(|(_, snapshot)| snapshot)
+        snapshots.map(|(_, snapshot)| snapshot).next_back()
     }
 
     pub(super) fn write_snapshot(&mut self, snapshot: Snapshot) {

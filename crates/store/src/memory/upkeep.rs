@@ -41,7 +41,7 @@ impl State {
             return Some(Pinned::Outbox(id));
         }
         let events = self.feed.iter();
-        let last = events.filter(|(_, (id, _))| part.contains(*id)).last();
+        let last = events.rev().find(|(_, (id, _))| part.contains(*id));
         let last = last.map(|(position, _)| *position)?;
         let is_behind = |name: &&noetl_types::Text| !self.outlets.has_published(name, last);
         let behind = outlets.streams.iter().find(is_behind);

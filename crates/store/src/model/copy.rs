@@ -106,7 +106,7 @@ impl ExecutionView {
         if let Some(status) = meaning.ends_as() {
             self.status = status;
             self.ended_at = Some(event.created_at);
-            self.error = event.error.clone();
+            self.error.clone_from(&event.error);
             return;
         }
         let is_of_a_step = matches!(
@@ -114,7 +114,7 @@ impl ExecutionView {
             EventType::StepEnter | EventType::StepExit | EventType::CommandCompleted
         );
         if is_of_a_step && event.node_name.is_some() {
-            self.last_node_name = event.node_name.clone();
+            self.last_node_name.clone_from(&event.node_name);
         }
         if meaning == EventType::StepEnter && self.status == ExecutionStatus::Pending {
             self.status = ExecutionStatus::Running;

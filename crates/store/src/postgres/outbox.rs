@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use noetl_types::limits::PageLimit;
-use noetl_types::{OutboxId, Text, Timestamp};
+use noetl_types::{OutboxId, QuarantineId, Text, Timestamp};
 
 use super::bind::{cells, failure, read_all};
 use super::pool::Pool;
@@ -260,7 +260,7 @@ pub(super) async fn quarantined(
     let mut client = pool.get().await?;
     let params: [Param<'_>; 3] = [
         &filter.source.as_ref().map(Text::as_str),
-        &filter.after.map(|after| after.get()),
+        &filter.after.map(QuarantineId::get),
         &i64::from(filter.limit.get()),
     ];
     let rows = client.rows(&QUARANTINED, &params).await?;

@@ -91,10 +91,9 @@ mod tests {
 
     #[test]
     fn bounds_are_read_and_others_never_match() {
-        let read = |text| bounds(text);
-        assert_eq!(read("FOR VALUES FROM ('5') TO ('9')"), Some((5, 9)));
-        assert_eq!(read("FOR VALUES FROM (5) TO (9)"), Some((5, 9)));
-        assert_eq!(read("FOR VALUES FROM (MINVALUE) TO ('9')"), Some((0, 9)));
+        assert_eq!(bounds("FOR VALUES FROM ('5') TO ('9')"), Some((5, 9)));
+        assert_eq!(bounds("FOR VALUES FROM (5) TO (9)"), Some((5, 9)));
+        assert_eq!(bounds("FOR VALUES FROM (MINVALUE) TO ('9')"), Some((0, 9)));
         for never in [
             "DEFAULT",
             "FOR VALUES FROM ('5') TO (MAXVALUE)",
@@ -103,7 +102,7 @@ mod tests {
             "FOR VALUES FROM ('5', '1') TO ('9', '1')",
             "",
         ] {
-            assert_eq!(read(never), None, "{never}");
+            assert_eq!(bounds(never), None, "{never}");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use noetl_types::limits::PageLimit;
-use noetl_types::{OutboxId, Text, Timestamp};
+use noetl_types::{OutboxId, QuarantineId, Text, Timestamp};
 use rusqlite::{Connection, params, params_from_iter};
 
 use super::bind::{all, execute, failure, first, micros};
@@ -265,7 +265,7 @@ pub(super) fn quarantined(
 ) -> Result<Vec<Quarantined>, StoreError> {
     let params = params![
         filter.source.as_ref().map(Text::as_str),
-        filter.after.map(|after| after.get()),
+        filter.after.map(QuarantineId::get),
         filter.limit.get()
     ];
     all(connection, &QUARANTINED, params, row::quarantined)

@@ -70,15 +70,14 @@ pub(super) fn published(
 }
 
 pub(super) fn take(connection: &Connection, take: &StreamTake) -> Result<StreamTaken, StoreError> {
-    let cursor = match cursor(connection, &take.name)? {
-        Some(cursor) => cursor,
-        None => {
-            let position = match take.begin {
-                StreamBegin::Now => end(connection)?,
-                StreamBegin::Beginning => FeedPosition::default(),
-            };
-            StreamCursor::begun(take, position, log_epoch(connection)?)
-        }
+    let cursor = if let Some(cursor) = cursor(connection, &take.name)? {
+        cursor
+    } else {
+        let position = match take.begin {
+            StreamBegin::Now => end(connection)?,
+            StreamBegin::Beginning => FeedPosition::default(),
+        };
+        StreamCursor::begun(take, position, log_epoch(connection)?)
     };
     let taken = cursor.take(take);
     if let StreamTaken::Taken(cursor) = &taken {

@@ -13,7 +13,7 @@ use super::{SqliteOptions, SqliteStore};
 use crate::suite::fixture::{Run, at, lease_of, one};
 use crate::suite::result::{put, result};
 use crate::suite::{Bench, differ, differ_in_lanes, differ_with_faults, outlet_suite, store_suite};
-use crate::{Commons as _, Store as _, StoreError, Swept, Upkeep as _};
+use crate::{Commons as _, Outlets as _, Store as _, StoreError, Swept, Upkeep as _};
 
 struct Place {
     folder: TempDir,
@@ -459,7 +459,7 @@ async fn a_file_that_is_damaged_or_lost_is_told() {
 }
 
 #[tokio::test]
-async fn a_copy_of_a_file_in_use_is_a_store() {
+async fn t11_a_copy_of_a_file_in_use_is_a_store() {
     let place = Place::new();
     let store = place.store();
     let mut run = Run::started(&store, 1).await;
@@ -478,6 +478,9 @@ async fn a_copy_of_a_file_in_use_is_a_store() {
     let found = copy.execution(run.id).await.unwrap().unwrap();
     assert_eq!(found.head.version.get(), 2);
     assert_eq!(crate::verify_log(&copy, run.id).await.unwrap(), None);
+    // T11: what goes on from the copy is not taken for what went on in the file.
+    let (of_copy, of_file) = (copy.log_epoch().await, store.log_epoch().await);
+    assert_eq!(of_copy.unwrap(), of_file.unwrap().next());
     assert_eq!(copy.integrity().await.unwrap(), Vec::<String>::new());
 }
 

@@ -98,6 +98,9 @@ fn integrity(connection: &Connection) -> Result<Vec<String>, StoreError> {
 }
 
 /// Copies the file page by page; what is written meanwhile is in the copy too.
+///
+/// Whoever opens the copy goes on from another past than the file: in the copy a new life of the log
+/// begins.
 fn backup(from: &Path, to: &Path) -> Result<(), StoreError> {
     if to.exists() {
         let text = format!("{} is there already", to.display());
@@ -108,7 +111,11 @@ fn backup(from: &Path, to: &Path) -> Result<(), StoreError> {
     let mut copy = Connection::open(to).map_err(failure)?;
     let backup = Backup::new(&source, &mut copy).map_err(failure)?;
     let copied = backup.run_to_completion(BACKUP_PAGES, Duration::from_millis(1), None);
-    copied.map_err(failure)
+    copied.map_err(failure)?;
+    drop(backup);
+    let transaction = copy.transaction().map_err(failure)?;
+    stream::begin_log_epoch(&transaction)?;
+    transaction.commit().map_err(failure)
 }
 
 #[async_trait]

@@ -320,7 +320,10 @@ pub(crate) async fn what_is_refused_is_kept_once(bench: &Bench) {
     };
     let list = |source, after| store.quarantined(filter(source, after));
     assert_eq!(list(None, None).await.unwrap(), [first, parked.clone()]);
-    assert_eq!(list(None, Some(1)).await.unwrap(), [parked.clone()]);
+    assert_eq!(
+        list(None, Some(1)).await.unwrap(),
+        std::slice::from_ref(&parked)
+    );
     assert_eq!(list(Some("stream"), None).await.unwrap(), [parked]);
     assert_eq!(list(Some("nobody"), None).await.unwrap(), []);
 }

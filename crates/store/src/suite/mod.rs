@@ -84,6 +84,7 @@ macro_rules! outlet_suite {
             retention: what_is_owed_keeps_its_month,
             retention: everything_of_an_execution_goes_with_it,
             retention: old_commands_and_silent_pools_go,
+            retention: r7_a_purged_command_takes_no_result,
             retention: r1_whoever_writes_while_a_month_goes_is_there_or_gone,
             retention: logs_are_verified,
         }

@@ -341,6 +341,36 @@ pub(crate) async fn old_commands_and_silent_pools_go(bench: &Bench) {
     assert!(!heard.await.unwrap());
 }
 
+/// A late result of a command that is purged finds nothing to be accepted by.
+pub(crate) async fn r7_a_purged_command_takes_no_result(bench: &Bench) {
+    let store = &*bench.store;
+    let mut run = Run::started(store, 1).await;
+    let command_id = run.issue(store).await;
+    let fence = crate::Fence {
+        command_id,
+        attempt: 1,
+        holder: crate::Holder::Worker(super::fixture::worker("w")),
+    };
+    store
+        .lease(super::fixture::lease_of("w", 1, 1))
+        .await
+        .unwrap();
+    let mut append = run.step();
+    append.commands = vec![crate::CommandChange::Close {
+        command_id,
+        end: crate::CommandEnd::Completed,
+        at: at("12:00:00"),
+        error: None,
+    }];
+    run.write(store, append).await.unwrap();
+    let purged = store.purge_commands(at("13:00:00"), PageLimit::MAX).await;
+    assert_eq!(purged.unwrap(), 1);
+    let mut late = run.step();
+    late.fences = vec![fence];
+    let refused = one(store, late).await;
+    assert_eq!(refused, Err(AppendRefused::Fenced { command_id }));
+}
+
 /// Runs that begin and end while a month is dropped: each is there as a whole, or gone as a whole.
 pub(crate) async fn r1_whoever_writes_while_a_month_goes_is_there_or_gone(bench: &Bench) {
     for number in 0..20 {
