@@ -8,7 +8,8 @@ use clap::error::ErrorKind;
 
 use crate::args::{Color, Command, CommandLine};
 use crate::commands::{
-    check, completions, config, explain, graph, replay, run as play, schema, serve, stream, token, worker,
+    check, completions, config, explain, graph, replay, run as play, schema, serve, stream, token,
+    worker,
 };
 use crate::error::Error;
 use crate::exit::Exit;

@@ -15,5 +15,5 @@ pub mod vault;
 pub use chance::{Chance, SystemChance};
 pub use clock::{Clock, SystemClock};
 pub use noetl_bus::nats::LinkSettings;
-pub use runtime::{Behalf, NatsSettings, Runtime, RuntimeError, Settings, StreamSettings};
 pub use read::replay;
+pub use runtime::{Behalf, NatsSettings, Runtime, RuntimeError, Settings, StreamSettings};

@@ -18,7 +18,8 @@ use super::access::{Access, Caller, Rules, Scope, gate};
 use super::acting::App;
 use super::failure::Failure;
 use super::handlers::{
-    audit, catalog, classic, commands, execute, executions, health, replay, results, signals, stream, streams, system, tokens, vars, workers,
+    audit, catalog, classic, commands, execute, executions, health, replay, results, signals,
+    stream, streams, system, tokens, vars, workers,
 };
 use super::settings::HttpSettings;
 use crate::metrics::Metrics;

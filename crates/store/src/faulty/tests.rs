@@ -18,6 +18,7 @@ use crate::suite::fixture::{Run, all_executions, at, claim, lease_of, one, worke
 use crate::suite::outbox::claim as outbox_claim;
 use crate::suite::result::{put, result};
 use crate::suite::stream::take as stream_take;
+use crate::suite::vault::{act, token};
 use crate::suite::wait::signal;
 use crate::{
     AppendRefused, BroadcastFilter, CatalogFilter, CatalogKey, CommandFilter, Credential,
@@ -112,6 +113,7 @@ async fn call_all(store: &dyn Store) -> Vec<Result<(), StoreError>> {
     answers.extend(call_about_the_outbox(store).await);
     answers.extend(call_about_streams(store).await);
     answers.extend(call_about_upkeep(store).await);
+    answers.extend(call_about_the_vault(store).await);
     answers
 }
 
@@ -233,6 +235,22 @@ async fn call_about_the_rest(store: &dyn Store) -> Vec<Result<(), StoreError>> {
         store.remove_runtime(kind, &"b".into()).await.map(drop),
         of_machine(store.lease_machine(request).await),
         of_machine(store.renew_machine(renewal).await),
+    ]
+}
+
+async fn call_about_the_vault(store: &dyn Store) -> Vec<Result<(), StoreError>> {
+    let (now, limit, tenant) = (at("12:00:00"), PageLimit::default(), TenantId::default());
+    let (token, prefix) = (token(1, &tenant), "prefix1".into());
+    let id = token.token_id;
+    vec![
+        store.put_token(token.clone()).await.map(drop),
+        store.put_first_token(token).await.map(drop),
+        store.token(&prefix).await.map(drop),
+        store.tokens(&tenant, None, limit).await.map(drop),
+        store.revoke_token(&tenant, id, now).await.map(drop),
+        store.touch_token(id, now).await,
+        store.audit(vec![act(1, &tenant)]).await,
+        store.audits(&tenant, None, limit).await.map(drop),
     ]
 }
 

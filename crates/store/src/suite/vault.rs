@@ -20,7 +20,7 @@ fn id(number: i64) -> TokenId {
     TokenId::new(number).unwrap()
 }
 
-fn token(number: i64, tenant_id: &TenantId) -> ApiToken {
+pub(crate) fn token(number: i64, tenant_id: &TenantId) -> ApiToken {
     ApiToken {
         token_id: id(number),
         tenant_id: tenant_id.clone(),
@@ -120,7 +120,7 @@ pub(crate) async fn there_is_one_first_token(bench: &Bench) {
     assert_eq!(kept.unwrap().len(), 1);
 }
 
-fn act(number: i64, tenant_id: &TenantId) -> NewAudit {
+pub(crate) fn act(number: i64, tenant_id: &TenantId) -> NewAudit {
     NewAudit {
         audit_id: AuditId::new(number).unwrap(),
         tenant_id: tenant_id.clone(),

@@ -30,6 +30,7 @@ fn certificate(folder: &Path) {
             "ec_paramgen_curve:P-256",
         ])
         .args(["-nodes", "-days", "2", "-subj", "/CN=localhost"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
         .args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"])
         .args(["-keyout", "key.pem", "-out", "cert.pem"])
         .output()

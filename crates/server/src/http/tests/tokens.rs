@@ -450,6 +450,7 @@ async fn who_asks_too_often_is_told_to_wait() {
 #[tokio::test]
 async fn acts_leave_a_trail() {
     let house = closed_house().await;
+    let operator = token_of(&house.runtime, "default", &[Scope::Admin]).await;
     let admin = token_of(&house.runtime, "acme", &[Scope::Admin]).await;
     let body = json!({ "name": "ci", "scopes": ["exec:read"] });
     let made = house.call(&admin, Method::POST, "/api/tokens", body).await;
@@ -504,7 +505,6 @@ async fn acts_leave_a_trail() {
     assert!(!trail.text.contains("secret"));
 
     // Who is nobody is in the trail of whoever runs the installation.
-    let operator = token_of(&house.runtime, "default", &[Scope::Admin]).await;
     let trail = house
         .call(&operator, Method::GET, "/api/audit?limit=1", json!({}))
         .await;
