@@ -13,6 +13,7 @@ pub mod command;
 pub mod error;
 pub mod execute;
 pub mod execution;
+pub mod explain;
 pub mod health;
 pub mod paths;
 pub mod problem;

@@ -91,9 +91,16 @@ fn user_routes(routes: Routes) -> Routes {
         .add(EXEC_READ, GET, paths::EXECUTION, executions::detail)
         .add(EXEC_READ, GET, paths::EXECUTION_STATUS, executions::status)
         .add(EXEC_READ, GET, paths::EXECUTION_EVENTS, executions::events)
+        .add(
+            EXEC_READ,
+            GET,
+            paths::EXECUTION_EXPLAIN,
+            executions::explain,
+        )
         .add(EXEC_RUN, POST, paths::EXECUTION_CANCEL, execute::cancel)
         .add(READ_OR_WORK, GET, paths::RESULT_RESOLVE, results::resolve)
         .add(EXEC_READ, GET, paths::POOLS, workers::pools)
+        .add(EXEC_RUN, POST, paths::POOL_DRAIN, workers::drain)
 }
 
 fn steering_routes(routes: Routes) -> Routes {

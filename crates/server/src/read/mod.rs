@@ -12,6 +12,7 @@ mod detail;
 mod elapsed;
 mod events;
 mod execution;
+mod explain;
 pub(crate) mod identity;
 mod list;
 mod placement;
@@ -24,3 +25,5 @@ mod system;
 mod ui_schema;
 mod vars;
 mod workers;
+
+pub(crate) use workers::Draining;

@@ -40,6 +40,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::chance::{Chance, SystemChance};
 use crate::clock::Clock;
+use crate::read::Draining;
 use alarms::Alarms;
 use classic::Claims;
 use definition::Definitions;
@@ -72,6 +73,8 @@ struct Core {
     followers: Followers<Outcome>,
     /// Who claimed commands by name.
     claims: Claims,
+    /// Which workers were asked to leave.
+    draining: Draining,
     opened_at: Timestamp,
     alarms: Alarms,
     tasks: TaskTracker,
@@ -99,25 +102,17 @@ impl Runtime {
         let owner = format!("{}-{instance:016x}", settings.server_name);
         let now = clock.now();
         let ids = Ids::lease(Arc::clone(&store), owner.into(), settings.machine_id, now).await?;
-        let core = Arc::new(Core {
-            store,
-            clock,
-            chance,
-            ids,
-            definitions: Definitions::default(),
-            driver: Driver::new(settings.cached_executions),
-            settings,
-            desk: Desk::default(),
-            granting: tokio::sync::Mutex::default(),
-            followers: Followers::default(),
-            claims: Claims::default(),
-            opened_at: now,
-            alarms: Alarms::default(),
-            tasks: TaskTracker::new(),
-            shutdown: CancellationToken::new(),
-        });
+        let core = Core::new(store, clock, chance, ids, settings);
         core.work_in_background();
         Ok(Self { core })
+    }
+
+    /// Looks at what a store holds, and drives nothing: no lease runs out, no timer fires, no id is
+    /// made. For a store that another process may be writing to.
+    pub fn open_to_read(store: Arc<dyn Store>, clock: Arc<dyn Clock>, settings: Settings) -> Self {
+        let ids = Ids::none(Arc::clone(&store));
+        let core = Core::new(store, clock, Arc::new(SystemChance), ids, settings);
+        Self { core }
     }
 
     /// Stops: whoever waits is answered, what is being written is finished.
@@ -142,6 +137,11 @@ impl Runtime {
     /// What an operator chose.
     pub(crate) fn settings(&self) -> &Settings {
         &self.core.settings
+    }
+
+    /// Which workers were asked to leave.
+    pub(crate) fn draining(&self) -> &Draining {
+        &self.core.draining
     }
 
     /// The time.
@@ -186,6 +186,33 @@ impl Runtime {
 }
 
 impl Core {
+    fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        chance: Arc<dyn Chance>,
+        ids: Ids,
+        settings: Settings,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            opened_at: clock.now(),
+            store,
+            clock,
+            chance,
+            ids,
+            definitions: Definitions::default(),
+            driver: Driver::new(settings.cached_executions),
+            settings,
+            desk: Desk::default(),
+            granting: tokio::sync::Mutex::default(),
+            followers: Followers::default(),
+            claims: Claims::default(),
+            draining: Draining::default(),
+            alarms: Alarms::default(),
+            tasks: TaskTracker::new(),
+            shutdown: CancellationToken::new(),
+        })
+    }
+
     async fn append(&self, append: Append) -> Result<Appended, AppendRefused> {
         let mut answers = self.store.append(vec![append]).await;
         answers.pop().unwrap_or_else(|| {

@@ -77,14 +77,21 @@ pub struct SqliteStore {
     writer: Writer,
     readers: Arc<Readers>,
     blobs: Option<Blobs>,
-    /// Locked as long as the store is open, so that no second process writes.
-    _lock: File,
+    /// Locked as long as the store is open, so that no second process writes; absent where this one
+    /// does not write either.
+    _lock: Option<File>,
 }
 
 impl SqliteStore {
     /// Opens a file and brings its tables up to date. It blocks, and is done once.
     pub fn open(options: &SqliteOptions) -> Result<Self, StoreError> {
         open::open(options)
+    }
+
+    /// Opens a file that is there, to read it beside whoever writes it. Nothing is changed: every
+    /// call that would write is refused, and so is a file whose tables are not up to date.
+    pub fn open_to_read(options: &SqliteOptions) -> Result<Self, StoreError> {
+        open::open_to_read(options)
     }
 
     /// How often the writer has committed.

@@ -29,6 +29,7 @@ const ROUTES: &[(&str, &str)] = &[
     ("GET", "/api/executions/7000000000000000000"),
     ("GET", "/api/executions/7000000000000000000/status"),
     ("GET", "/api/executions/7000000000000000000/events"),
+    ("GET", "/api/executions/7000000000000000000/explain"),
     ("POST", "/api/executions/7000000000000000000/cancel"),
     ("POST", "/api/catalog/register"),
     ("POST", "/api/catalog/resource"),
@@ -88,6 +89,7 @@ const ROUTES: &[(&str, &str)] = &[
     ("POST", "/api/worker/pool/deregister"),
     ("DELETE", "/api/worker/pool/deregister"),
     ("GET", "/api/worker/pools"),
+    ("POST", "/api/worker/pool/drain"),
 ];
 
 fn method(name: &str) -> Method {
