@@ -3,7 +3,10 @@
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::commands::{check, completions, config, explain, graph, run, schema, serve, worker};
+use crate::commands::{
+    catalog, check, completions, config, doctor, exec, explain, graph, man, profile, run, runs,
+    schema, serve, worker,
+};
 use crate::exit::Exit;
 
 /// The colours of help texts: the same as those of Cargo, which its readers know.
@@ -77,8 +80,14 @@ pub(crate) enum Command {
     Dev(serve::DevArgs),
     Server(serve::ServerArgs),
     Worker(worker::WorkerArgs),
+    Catalog(catalog::CatalogArgs),
+    Exec(exec::ExecArgs),
+    Runs(runs::RunsArgs),
+    Profile(profile::ProfileArgs),
     Config(config::ConfigArgs),
+    Doctor(doctor::DoctorArgs),
     Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
 }
 
 fn getting_started() -> String {
@@ -92,7 +101,11 @@ fn getting_started() -> String {
            noetl graph examples/hello.yaml       see what leads where\n  \
            noetl explain NP201                   learn what a message means\n  \
            noetl schema > playbook.schema.json   completion and checks while you type\n  \
-           noetl dev                             a server and a worker, to develop with\n\n\
+           noetl dev                             a server and a worker, to develop with\n  \
+           noetl catalog register flow.yaml      hand a playbook to a server\n  \
+           noetl exec flow --wait                run it there\n  \
+           noetl runs list                       see what ran\n  \
+           noetl doctor                          find out what is amiss\n\n\
          Exit codes:\n{codes}\n\n\
          Data goes to standard output, everything else to standard error."
     )

@@ -9,7 +9,7 @@ use noetl_types::{MachineId, PoolName, WorkerId};
 use super::setting::{AnySetting, Setting};
 use super::{LogFormat, Role, StoreChoice, read};
 
-const EMBEDDED: &[Role] = &[Role::Run, Role::Dev, Role::Server];
+const EMBEDDED: &[Role] = &[Role::Run, Role::Dev, Role::Server, Role::Client];
 const LISTENING: &[Role] = &[Role::Dev, Role::Server];
 const WORKING: &[Role] = &[Role::Worker, Role::Dev, Role::Run];
 const LASTING: &[Role] = &[Role::Dev, Role::Server, Role::Worker];
@@ -216,15 +216,23 @@ pub(crate) static SERVER_URL: Setting<String> = Setting::new(
     "NOETL_SERVER_URL",
     "http://localhost:8082",
     read::url,
-    "Address of the server that the worker works for",
+    "Address of the server",
 )
-.flag("server", "URL", &[Role::Worker]);
+.flag("server", "URL", &[Role::Worker, Role::Client]);
+
+pub(crate) static PROFILE: Setting<String> = Setting::absent(
+    "NOETL_PROFILE",
+    "the one that is in use, if any",
+    read::text,
+    "Profile that names the server; see noetl profile",
+)
+.flag("profile", "NAME", &[Role::Client]);
 
 pub(crate) static TOKEN: Setting<String> = Setting::absent(
     "NOETL_TOKEN",
     "none",
     read::text,
-    "Token that the worker shows to the server",
+    "Token to show to the server",
 )
 .secret();
 
@@ -260,7 +268,7 @@ pub(crate) static HEARTBEAT: Setting<u32> = Setting::new(
 );
 
 /// Every setting, in the order in which they are shown.
-pub(crate) static TABLE: [&dyn AnySetting; 33] = [
+pub(crate) static TABLE: [&dyn AnySetting; 34] = [
     &DATA_DIR,
     &STORE,
     &HOST,
@@ -289,6 +297,7 @@ pub(crate) static TABLE: [&dyn AnySetting; 33] = [
     &LOG_FORMAT,
     &EGRESS,
     &SERVER_URL,
+    &PROFILE,
     &TOKEN,
     &POOL,
     &WORKER_ID,

@@ -16,12 +16,18 @@ fn the_pages_of_the_commands() {
         "dev",
         "server",
         "worker",
+        "catalog",
+        "exec",
+        "runs",
+        "profile",
         "config",
+        "doctor",
         "check",
         "graph",
         "schema",
         "explain",
         "completions",
+        "man",
     ] {
         insta::assert_snapshot!(format!("help_{command}"), run(&[command, "--help"]).shown());
     }
@@ -76,12 +82,18 @@ fn completions_mention_every_command() {
             "dev",
             "server",
             "worker",
+            "catalog",
+            "exec",
+            "runs",
+            "profile",
             "config",
+            "doctor",
             "check",
             "graph",
             "schema",
             "explain",
             "completions",
+            "man",
         ] {
             assert!(ran.out.contains(command), "{shell} lacks {command}");
         }

@@ -83,7 +83,7 @@ async fn play(
             started.execution_id
         ))?;
     }
-    let mut display = Display::new(wish.style, wish.flow);
+    let mut display = Display::new(wish.style, Some(wish.flow));
     let run = Run {
         host: &host,
         execution_id: started.execution_id,
