@@ -77,6 +77,9 @@ pub(crate) enum Error {
     /// Several runs fit.
     #[error("'{text}' fits several runs: {}", some.join(", "))]
     ManyRuns { text: String, some: Vec<String> },
+    /// No definition fits.
+    #[error("there is no definition '{name}'")]
+    NoDefinition { name: String, near: Option<String> },
     /// Nothing in a run waits for anybody.
     #[error("nothing in run {run} waits for anybody")]
     NothingWaits { run: String },
@@ -140,6 +143,12 @@ impl Error {
                 Some("name it by its id, by a part of its id, or as last".to_owned())
             }
             Self::NoRun { .. } => Some("see them with: noetl runs list".to_owned()),
+            Self::NoDefinition {
+                near: Some(near), ..
+            } => Some(format!("did you mean {near}?")),
+            Self::NoDefinition { near: None, .. } => {
+                Some("see them with: noetl catalog list".to_owned())
+            }
             Self::ManyRuns { .. } => Some("give more of its digits".to_owned()),
             Self::NothingWaits { run } => Some(format!("see why with: noetl runs explain {run}")),
             Self::ManySteps { .. } => Some("name one behind the run".to_owned()),
@@ -159,6 +168,7 @@ impl Error {
             }
             Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::BrokenPipe,
             Self::NoRun { .. }
+            | Self::NoDefinition { .. }
             | Self::NothingWaits { .. }
             | Self::OneVersion { .. }
             | Self::Profile(ProfileError::Unknown { .. }) => Exit::NotFound,

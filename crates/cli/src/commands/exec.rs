@@ -11,6 +11,7 @@ use noetl_server::{Clock as _, SystemClock};
 use noetl_types::{ExecutionId, ExecutionStatus, Json, JsonMap, Millis, PlaybookPath, PoolName};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
+use crate::commands::catalog::not_found;
 use crate::commands::runs::{exit_of, flow_of};
 use crate::config::{Client, Flags};
 use crate::error::Error;
@@ -105,8 +106,10 @@ pub(crate) fn run(args: &ExecArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit,
     let reached = Reached::find(&args.target.given, Wants::Act, quiet, io)?;
     let host = &reached.host;
     reached.ask(async {
-        let started = host.server()?.execute(&request).await;
-        let started = started.map_err(crate::roles::HostError::from)?;
+        let started = match host.server()?.execute(&request).await {
+            Ok(started) => started,
+            Err(error) => return Err(not_found(&args.path, error.into(), host).await),
+        };
         if args.following.wait {
             let wanted = args.following.with(args.output, quiet);
             return follow(&started, wanted, host, io).await;

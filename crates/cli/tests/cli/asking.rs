@@ -213,6 +213,7 @@ fn definitions_are_registered_listed_and_compared() {
     tell(&["catalog", "diff", "demo/two"]);
     tell(&["catalog", "diff", "demo/two@1", "demo/two@1"]);
     tell(&["catalog", "get", "demo/waits@2"]);
+    tell(&["exec", "demo/wait"]);
     house
         .folder
         .write("broken.yaml", TWO.replace("step: each }", "step: eech }"));

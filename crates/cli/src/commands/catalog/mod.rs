@@ -8,6 +8,8 @@ mod register;
 
 use clap::{Args, Subcommand};
 
+pub(crate) use get::not_found;
+
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::io::Io;

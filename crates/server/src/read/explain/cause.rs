@@ -58,7 +58,7 @@ impl Runtime {
 /// Whether a chain may begin with an event: one that changed something, of the step that is meant.
 fn begins(stored: &StoredEvent, step: Option<&Text>) -> bool {
     let event = &stored.record.event;
-    let is_audit = event.event_type.known().is_some_and(|kind| kind.is_audit());
+    let is_audit = event.event_type.known().is_some_and(EventType::is_audit);
     let is_of_step = step.is_none_or(|step| event.node_name.as_ref() == Some(step));
     !is_audit && is_of_step
 }
