@@ -14,6 +14,7 @@ pub mod credential;
 pub mod error;
 pub mod execute;
 pub mod execution;
+pub mod explain;
 pub mod health;
 pub mod paths;
 pub mod problem;

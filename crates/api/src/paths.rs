@@ -16,6 +16,8 @@ pub const EXECUTIONS: &str = "/api/executions";
 pub const EXECUTION: &str = "/api/executions/{execution_id}";
 /// Where a run stands.
 pub const EXECUTION_STATUS: &str = "/api/executions/{execution_id}/status";
+/// Why a run waits, or how it came to its end.
+pub const EXECUTION_EXPLAIN: &str = "/api/executions/{execution_id}/explain";
 /// The log of a run.
 pub const EXECUTION_EVENTS: &str = "/api/executions/{execution_id}/events";
 /// Credentials, without their secrets.
@@ -58,6 +60,8 @@ pub const POOL_REGISTER: &str = "/api/worker/pool/register";
 pub const POOL_HEARTBEAT: &str = "/api/worker/pool/heartbeat";
 /// A worker leaves.
 pub const POOL_DEREGISTER: &str = "/api/worker/pool/deregister";
+/// Asks a worker to finish and leave.
+pub const POOL_DRAIN: &str = "/api/worker/pool/drain";
 /// The workers.
 pub const POOLS: &str = "/api/worker/pools";
 /// Starts many runs.

@@ -50,7 +50,7 @@ pub struct RuntimeView {
     /// Where it can be reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uri: Option<Text>,
-    /// `active`, or `offline` after too long a silence.
+    /// `active`, `draining` where it was asked to leave, or `offline` after too long a silence.
     pub status: Text,
     /// Tags.
     pub labels: Json,

@@ -4,7 +4,8 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    check, completions, config, explain, graph, replay, run, schema, serve, stream, token, worker,
+    catalog, check, completions, config, doctor, exec, explain, graph, man, profile, replay, run,
+    runs, schema, serve, stream, token, worker,
 };
 use crate::exit::Exit;
 
@@ -82,8 +83,14 @@ pub(crate) enum Command {
     Worker(worker::WorkerArgs),
     Stream(stream::StreamArgs),
     Token(token::TokenArgs),
+    Catalog(catalog::CatalogArgs),
+    Exec(exec::ExecArgs),
+    Runs(runs::RunsArgs),
+    Profile(profile::ProfileArgs),
     Config(config::ConfigArgs),
+    Doctor(doctor::DoctorArgs),
     Completions(completions::CompletionsArgs),
+    Man(man::ManArgs),
 }
 
 fn getting_started() -> String {
@@ -98,7 +105,11 @@ fn getting_started() -> String {
            noetl explain NP201                   learn what a message means\n  \
            noetl replay ID --at-seq 12           see a run as it was\n  \
            noetl schema > playbook.schema.json   completion and checks while you type\n  \
-           noetl dev                             a server and a worker, to develop with\n\n\
+           noetl dev                             a server and a worker, to develop with\n  \
+           noetl catalog register flow.yaml      hand a playbook to a server\n  \
+           noetl exec flow --wait                run it there\n  \
+           noetl runs list                       see what ran\n  \
+           noetl doctor                          find out what is amiss\n\n\
          Exit codes:\n{codes}\n\n\
          Data goes to standard output, everything else to standard error."
     )

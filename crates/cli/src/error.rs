@@ -8,6 +8,7 @@ use crate::config::ConfigError;
 use crate::exit::Exit;
 use crate::io::Io;
 use crate::payload::PayloadError;
+use crate::profile::ProfileError;
 use crate::render::palette;
 use crate::roles::{HostError, StartError, ThreadsRefused};
 
@@ -70,6 +71,42 @@ pub(crate) enum Error {
         code: String,
         near: Vec<&'static str>,
     },
+    /// Profiles cannot be used.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// The server is not there.
+    #[error("the server at {url} cannot be reached: {reason}")]
+    Unreachable { url: String, reason: String },
+    /// What is not the name of a run.
+    #[error("'{text}' is not a run")]
+    BadRun { text: String },
+    /// No run fits.
+    #[error("there is no run '{text}'")]
+    NoRun { text: String },
+    /// Several runs fit.
+    #[error("'{text}' fits several runs: {}", some.join(", "))]
+    ManyRuns { text: String, some: Vec<String> },
+    /// No definition fits.
+    #[error("there is no definition '{name}'")]
+    NoDefinition { name: String, near: Option<String> },
+    /// Nothing in a run waits for anybody.
+    #[error("nothing in run {run} waits for anybody")]
+    NothingWaits { run: String },
+    /// Several steps of a run wait for somebody.
+    #[error("several steps wait for somebody: {}", steps.join(", "))]
+    ManySteps { steps: Vec<String> },
+    /// There is no version before it.
+    #[error("'{path}' has only one version")]
+    OneVersion { path: String },
+    /// An argument that cannot be used.
+    #[error("{what}: {reason}")]
+    BadValue { what: &'static str, reason: String },
+    /// Nobody is there to agree.
+    #[error("nobody is there to agree, since standard error is not a terminal")]
+    NotAsked,
+    /// Something cannot be written out.
+    #[error("the answer cannot be written out: {0}")]
+    Unwritable(String),
     /// The output could not be written.
     #[error("cannot write the output: {}", .0.kind())]
     Write(#[from] io::Error),
@@ -110,7 +147,30 @@ impl Error {
                 Some("list every code with: noetl explain".to_owned())
             }
             Self::UnknownCode { near, .. } => Some(format!("did you mean {}?", near.join(" or "))),
-            Self::Write(_) => None,
+            Self::Profile(error) => error.help(),
+            Self::Unreachable { .. } => Some(
+                "start one with 'noetl dev' or 'noetl server', or name another by --server URL or \
+                 --profile NAME"
+                    .to_owned(),
+            ),
+            Self::BadRun { .. } => {
+                Some("name it by its id, by a part of its id, or as last".to_owned())
+            }
+            Self::NoRun { .. } => Some("see them with: noetl runs list".to_owned()),
+            Self::NoDefinition {
+                near: Some(near), ..
+            } => Some(format!("did you mean {near}?")),
+            Self::NoDefinition { near: None, .. } => {
+                Some("see them with: noetl catalog list".to_owned())
+            }
+            Self::ManyRuns { .. } => Some("give more of its digits".to_owned()),
+            Self::NothingWaits { run } => Some(format!("see why with: noetl runs explain {run}")),
+            Self::ManySteps { .. } => Some("name one behind the run".to_owned()),
+            Self::OneVersion { .. } => {
+                Some("compare it with a file: noetl catalog diff PATH FILE".to_owned())
+            }
+            Self::NotAsked => Some("agree beforehand with --yes".to_owned()),
+            Self::BadValue { .. } | Self::Unwritable(_) | Self::Write(_) => None,
         }
     }
 
@@ -123,7 +183,22 @@ impl Error {
             | Self::UnknownCode { .. } => Exit::NotFound,
             Self::NoLocalLog => Exit::Usage,
             Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::BrokenPipe,
-            Self::Config(_) | Self::Payload(_) | Self::NotRunnable { .. } => Exit::Usage,
+            Self::NoRun { .. }
+            | Self::NoDefinition { .. }
+            | Self::NothingWaits { .. }
+            | Self::OneVersion { .. }
+            | Self::Profile(ProfileError::Unknown { .. }) => Exit::NotFound,
+            Self::Profile(ProfileError::Exists(_)) => Exit::Conflict,
+            Self::Unreachable { .. } => Exit::Unreachable,
+            Self::Config(_)
+            | Self::Payload(_)
+            | Self::NotRunnable { .. }
+            | Self::Profile(_)
+            | Self::BadRun { .. }
+            | Self::ManyRuns { .. }
+            | Self::ManySteps { .. }
+            | Self::BadValue { .. }
+            | Self::NotAsked => Exit::Usage,
             Self::Start(error) => error.exit(),
             Self::Host(error) => error.exit(),
             Self::Unreadable { .. }
@@ -131,6 +206,7 @@ impl Error {
             | Self::TooMany { .. }
             | Self::NoGraph { .. }
             | Self::BadLog { .. }
+            | Self::Unwritable(_)
             | Self::Write(_) => Exit::Failed,
         }
     }

@@ -18,6 +18,8 @@ pub enum Exit {
     NotFound = 3,
     /// Somebody else has what is needed: the database, the port.
     Conflict = 4,
+    /// There is no server, or it cannot be reached.
+    Unreachable = 5,
     /// It took longer than it may.
     Timeout = 124,
     /// The user stopped it; shells report an interrupt by this number.
@@ -28,12 +30,13 @@ pub enum Exit {
 
 impl Exit {
     /// Every way to end, in order.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Ok,
         Self::Failed,
         Self::Usage,
         Self::NotFound,
         Self::Conflict,
+        Self::Unreachable,
         Self::Timeout,
         Self::Interrupted,
         Self::BrokenPipe,
@@ -50,8 +53,9 @@ impl Exit {
             Self::Ok => "all went well",
             Self::Failed => "the run failed, or what was checked has errors",
             Self::Usage => "the command line, a setting or the playbook to run is wrong",
-            Self::NotFound => "a file or a code was not found",
-            Self::Conflict => "somebody else has the database or the port",
+            Self::NotFound => "a file, a run, a definition or a code was not found",
+            Self::Conflict => "somebody else has the database or the port, or the run has ended",
+            Self::Unreachable => "there is no server, or it cannot be reached",
             Self::Timeout => "it took longer than it may",
             Self::Interrupted => "stopped by Ctrl-C",
             Self::BrokenPipe => "the reader of the output went away",
@@ -72,6 +76,6 @@ mod tests {
     #[test]
     fn the_numbers_never_change() {
         let table: Vec<_> = Exit::ALL.iter().map(|exit| exit.code()).collect();
-        assert_eq!(table, [0, 1, 2, 3, 4, 124, 130, 141]);
+        assert_eq!(table, [0, 1, 2, 3, 4, 5, 124, 130, 141]);
     }
 }

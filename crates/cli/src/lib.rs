@@ -5,14 +5,20 @@
 //! needs a process to reach a command.
 
 mod args;
+mod ask;
 mod commands;
 mod config;
 mod error;
 mod exit;
 mod graph;
 mod io;
+mod output;
 mod payload;
+mod profile;
 mod progress;
+mod reach;
+#[cfg(test)]
+mod reference;
 mod render;
 mod roles;
 mod run;

@@ -8,8 +8,8 @@ use clap::error::ErrorKind;
 
 use crate::args::{Color, Command, CommandLine};
 use crate::commands::{
-    check, completions, config, explain, graph, replay, run as play, schema, serve, stream, token,
-    worker,
+    catalog, check, completions, config, doctor, exec, explain, graph, man, profile, replay,
+    run as play, runs, schema, serve, stream, token, worker,
 };
 use crate::error::Error;
 use crate::exit::Exit;
@@ -48,9 +48,15 @@ fn dispatch(line: &CommandLine, io: &mut Io<'_>) -> Result<Exit, Error> {
         Command::Run(args) => play::run(args, quiet, io),
         Command::Dev(args) => serve::run(&args.settings.given, serve::Work::Here, io),
         Command::Server(args) => serve::run(&args.settings.given, serve::Work::Elsewhere, io),
-        Command::Worker(args) => worker::run(args, io),
         Command::Stream(args) => stream::run(args, io),
         Command::Token(args) => token::run(args, io),
+        Command::Worker(args) => worker::run(args, quiet, io),
+        Command::Catalog(args) => catalog::run(args, quiet, io),
+        Command::Exec(args) => exec::run(args, quiet, io),
+        Command::Runs(args) => runs::run(args, quiet, io),
+        Command::Profile(args) => profile::run(args, quiet, io),
+        Command::Doctor(args) => doctor::run(args, io),
+        Command::Man(args) => man::run(args, io),
         Command::Config(args) => config::run(args, io),
         Command::Check(args) => check::run(args, quiet, io),
         Command::Graph(args) => graph::run(args, io),

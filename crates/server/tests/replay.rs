@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use noetl_api::replay::{Cut, ReplayQuery};
 use noetl_engine::replay::{LogReader, REPLAY_FOLD_VERSION, ReplayState, fold};
-use noetl_server::replay::{ReplayLog, replay};
+use noetl_server::replay::replay;
 use noetl_server::{Runtime, Settings, SystemClock};
 use noetl_store::postgres::PostgresOptions;
 use noetl_store::sqlite::SqliteOptions;
 use noetl_store::{
     Append, ExecutionFacts, ExecutionView, Head, MemoryStore, Origin, PostgresStore, Snapshot,
-    SnapshotKey, SqliteReader, SqliteStore, Store,
+    SnapshotKey, SqliteStore, Store,
 };
 use noetl_testkit::postgres::Database;
 use noetl_types::limits::Priority;
@@ -147,7 +147,7 @@ fn facts() -> ExecutionFacts {
     }
 }
 
-async fn whole(log: &dyn ReplayLog, id: ExecutionId) -> Digest {
+async fn whole(log: &dyn Store, id: ExecutionId) -> Digest {
     let folded = replay(log, &ReplayQuery::new(id)).await.unwrap();
     assert!(!folded.truncated);
     folded.state.checksums().whole
@@ -190,10 +190,10 @@ async fn the_corpus_on_sqlite() {
     let store: Arc<dyn Store> = Arc::new(store);
     holds_the_corpus(Arc::clone(&store), &logs, "SQLite").await;
     // Whoever only looks sees the same, beside the writer and after it.
-    let reader = SqliteReader::open(&path).unwrap();
+    let reader = SqliteStore::open_to_read(&SqliteOptions::new(&path)).unwrap();
     assert_eq!(whole(&reader, logs[0].id).await, logs[0].checksum);
     drop(store);
-    let reader = SqliteReader::open(&path).unwrap();
+    let reader = SqliteStore::open_to_read(&SqliteOptions::new(&path)).unwrap();
     assert_eq!(whole(&reader, logs[1].id).await, logs[1].checksum);
 }
 

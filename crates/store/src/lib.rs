@@ -52,7 +52,7 @@ pub use postgres::PostgresStore;
 pub use project::project;
 pub use retention::{LogDamage, purge, verify_log, verify_logs};
 #[cfg(feature = "sqlite")]
-pub use sqlite::{SqliteReader, SqliteStore};
+pub use sqlite::SqliteStore;
 pub use store::Store;
 pub use upkeep::Upkeep;
 pub use vault::Vault;

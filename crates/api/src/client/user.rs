@@ -1,25 +1,32 @@
 //! What people and programs ask of a server.
 
-use noetl_types::{ExecutionId, FeedPosition, Text, TokenId};
+use noetl_types::limits::PageLimit;
+use noetl_types::{ExecutionId, FeedPosition, PlaybookPath, Text, TokenId};
 use reqwest::Url;
 use serde::Serialize;
 
 use super::Client;
-use crate::catalog::{CatalogItem, RegisterAnswer, RegisterRequest, ResourceRequest};
+use crate::catalog::{
+    CatalogItem, CatalogList, ListRequest, RegisterAnswer, RegisterRequest, ResourceRequest,
+};
 use crate::error::ApiError;
-use crate::execute::{ExecuteAnswer, ExecuteRequest};
-use crate::execution::{CancelAnswer, CancelRequest, EventPage, ExecutionDetail, StatusView};
+use crate::execute::{ExecuteAnswer, ExecuteRequest, RerunRequest};
+use crate::execution::{
+    CancelAnswer, CancelRequest, EventPage, ExecutionDetail, StatusView, SteerAnswer, SteerRequest,
+};
+use crate::explain::{ExplainQuery, Explanation};
 use crate::health::Ready;
 use crate::paths;
 use crate::query::{
     DetailQuery, EventsQuery, ExecutionList, ExecutionsQuery, NEXT_CURSOR, PoolsQuery,
 };
 use crate::replay::{ReplayAnswer, ReplayQuery};
-use crate::runtime::Pools;
+use crate::runtime::{Pools, RuntimeView, WorkerName};
 use crate::signal::{
     ApprovalList, ApproveAnswer, ApproveRequest, BroadcastAnswer, SignalAnswer, SignalRequest,
 };
 use crate::stream::{FeedAnswer, StreamStatus};
+use crate::system::{HealthAnswer, WhoAmI};
 use crate::tokens::{CreatedToken, NewToken, TokenList, TokenView};
 
 impl Client {
@@ -103,6 +110,46 @@ impl Client {
         self.post(url, request, 0).await
     }
 
+    /// Runs a definition again, with the input of an earlier run.
+    pub async fn rerun(
+        &self,
+        execution_id: ExecutionId,
+        request: &RerunRequest,
+    ) -> Result<ExecuteAnswer, ApiError> {
+        let url = self.of(paths::EXECUTION_RERUN, execution_id)?;
+        self.post(url, request, 0).await
+    }
+
+    /// Holds a run.
+    pub async fn pause(
+        &self,
+        execution_id: ExecutionId,
+        request: &SteerRequest,
+    ) -> Result<SteerAnswer, ApiError> {
+        let url = self.of(paths::EXECUTION_PAUSE, execution_id)?;
+        self.post(url, request, 0).await
+    }
+
+    /// Lets a run go on.
+    pub async fn resume(
+        &self,
+        execution_id: ExecutionId,
+        request: &SteerRequest,
+    ) -> Result<SteerAnswer, ApiError> {
+        let url = self.of(paths::EXECUTION_RESUME, execution_id)?;
+        self.post(url, request, 0).await
+    }
+
+    /// Why a run waits, or how it came to its end.
+    pub async fn explain(
+        &self,
+        execution_id: ExecutionId,
+        query: &ExplainQuery,
+    ) -> Result<Explanation, ApiError> {
+        let url = self.of(paths::EXECUTION_EXPLAIN, execution_id)?;
+        self.get(with_query(url, pairs(query)?)).await
+    }
+
     /// Sends a signal to a run.
     pub async fn signal(
         &self,
@@ -149,6 +196,43 @@ impl Client {
     ) -> Result<CatalogItem, ApiError> {
         self.post(self.url(paths::CATALOG_RESOURCE)?, request, 0)
             .await
+    }
+
+    /// A page of the definitions, in the order of their paths.
+    pub async fn catalog_list(&self, request: &ListRequest) -> Result<CatalogList, ApiError> {
+        self.post(self.url(paths::CATALOG_LIST)?, request, 0).await
+    }
+
+    /// A page of the versions of a definition, newest first.
+    pub async fn catalog_versions(
+        &self,
+        path: &PlaybookPath,
+        limit: PageLimit,
+        cursor: Option<&Text>,
+    ) -> Result<CatalogList, ApiError> {
+        let address = paths::CATALOG_OF.replace("{*path}", &format!("{path}/versions"));
+        let mut query = vec![("limit", limit.get().to_string())];
+        if let Some(cursor) = cursor {
+            query.push(("cursor", cursor.to_string()));
+        }
+        self.get(with_query(self.url(&address)?, query)).await
+    }
+
+    /// Asks a worker to finish what it has and leave.
+    pub async fn drain(&self, worker: &WorkerName) -> Result<RuntimeView, ApiError> {
+        self.post(self.url(paths::POOL_DRAIN)?, worker, 0).await
+    }
+
+    /// Who makes the request.
+    pub async fn whoami(&self) -> Result<WhoAmI, ApiError> {
+        self.get(self.url(paths::WHOAMI)?).await
+    }
+
+    /// How the server is, to whoever it knows. One that is unwell says so, which is an answer too.
+    pub async fn health(&self) -> Result<HealthAnswer, ApiError> {
+        let request = self.request(self.url(paths::API_HEALTH)?);
+        let response = self.send(request, 0).await?;
+        self.read(response).await
     }
 
     /// The workers, and how busy their pools are.

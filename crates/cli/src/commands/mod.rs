@@ -1,12 +1,18 @@
 //! The commands, one file each: its arguments, its help, and what it does.
 
+pub(crate) mod catalog;
 pub(crate) mod check;
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod doctor;
+pub(crate) mod exec;
 pub(crate) mod explain;
 pub(crate) mod graph;
+pub(crate) mod man;
+pub(crate) mod profile;
 pub(crate) mod replay;
 pub(crate) mod run;
+pub(crate) mod runs;
 pub(crate) mod schema;
 pub(crate) mod serve;
 pub(crate) mod stream;

@@ -42,6 +42,7 @@ role!(Dev, "The flags of `noetl dev`.");
 role!(Server, "The flags of `noetl server`.");
 role!(Worker, "The flags of `noetl worker`.");
 role!(Token, "The flags of `noetl token`.");
+role!(Client, "The flags of the commands that ask a server.");
 
 const HEADING: &str = "Settings";
 const FILE: &str = "config";

@@ -254,7 +254,10 @@ fn scalar(value: &toml::Value) -> Option<String> {
 }
 
 /// The known name that a wrong one was probably meant to be.
-fn nearest<N: AsRef<str>>(wrong: &str, known: impl Iterator<Item = N>) -> Option<String> {
+pub(crate) fn nearest<N: AsRef<str>>(
+    wrong: &str,
+    known: impl Iterator<Item = N>,
+) -> Option<String> {
     let scored = known.map(|name| {
         let name = name.as_ref();
         (

@@ -15,8 +15,8 @@ mod tests;
 use std::path::PathBuf;
 
 pub(crate) use error::ConfigError;
-pub(crate) use flags::{Dev, Flags, Run, Server, Token, Worker};
-pub(crate) use load::{Config, Given, Origin};
+pub(crate) use flags::{Client, Dev, Flags, Run, Server, Token, Worker};
+pub(crate) use load::{Config, Given, Origin, nearest};
 pub(crate) use setting::Default as SettingDefault;
 
 /// A command that reads settings.
@@ -32,6 +32,8 @@ pub(crate) enum Role {
     Worker,
     /// `noetl token`
     Token,
+    /// The commands that ask a server, such as `noetl runs`.
+    Client,
 }
 
 /// Where logs are kept.

@@ -9,7 +9,7 @@ use noetl_types::{MachineId, PoolName, WorkerId};
 use super::setting::{AnySetting, Setting};
 use super::{LogFormat, Role, StoreChoice, read};
 
-const EMBEDDED: &[Role] = &[Role::Run, Role::Dev, Role::Server];
+const EMBEDDED: &[Role] = &[Role::Run, Role::Dev, Role::Server, Role::Client];
 const LISTENING: &[Role] = &[Role::Dev, Role::Server];
 const WORKING: &[Role] = &[Role::Worker, Role::Dev, Role::Run];
 const LASTING: &[Role] = &[Role::Dev, Role::Server, Role::Worker];
@@ -354,7 +354,15 @@ pub(crate) static SERVER_URL: Setting<String> = Setting::new(
     read::url,
     "Address of the server",
 )
-.flag("server", "URL", &[Role::Worker, Role::Token]);
+.flag("server", "URL", &[Role::Worker, Role::Token, Role::Client]);
+
+pub(crate) static PROFILE: Setting<String> = Setting::absent(
+    "NOETL_PROFILE",
+    "the one that is in use, if any",
+    read::text,
+    "Profile that names the server; see noetl profile",
+)
+.flag("profile", "NAME", &[Role::Client]);
 
 pub(crate) static TOKEN: Setting<String> = Setting::absent(
     "NOETL_TOKEN",
@@ -403,7 +411,7 @@ pub(crate) static HEARTBEAT: Setting<u32> = Setting::new(
 );
 
 /// Every setting, in the order in which they are shown.
-pub(crate) static TABLE: [&dyn AnySetting; 53] = [
+pub(crate) static TABLE: [&dyn AnySetting; 54] = [
     &DATA_DIR,
     &STORE,
     &HOST,
@@ -451,6 +459,7 @@ pub(crate) static TABLE: [&dyn AnySetting; 53] = [
     &STREAM_DEDUP,
     &STREAM_RETENTION,
     &SERVER_URL,
+    &PROFILE,
     &TOKEN,
     &TLS_CA,
     &POOL,

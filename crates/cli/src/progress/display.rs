@@ -5,13 +5,14 @@ use std::io;
 use noetl_api::execution::EventView;
 use noetl_playbook::model::Playbook;
 use noetl_playbook::source::Span;
+use noetl_playbook::{CheckOptions, Document, check};
 use noetl_types::{ExecutionStatus, Json, TaskError, Timestamp};
 
 use super::duration::human;
 use super::live::Live;
 use super::moment::{At, Moment};
 use super::story::{Active, Note, Story, Taken};
-use crate::io::{Io, Paint};
+use crate::io::{Io, Paint, Stream};
 use crate::render::words::{columns, counted, shorten, visible};
 use crate::render::{diagnostic, palette};
 
@@ -39,7 +40,8 @@ pub(crate) struct Flow {
 #[derive(Debug)]
 pub(crate) struct Display<'f> {
     style: Style,
-    flow: &'f Flow,
+    /// The playbook, where it is at hand.
+    flow: Option<&'f Flow>,
     story: Story,
     live: Live,
     /// Columns for the names of steps.
@@ -59,9 +61,9 @@ const BAR: u32 = 20;
 const MAX_ERROR: usize = 200;
 
 impl<'f> Display<'f> {
-    pub(crate) fn new(style: Style, flow: &'f Flow) -> Self {
-        let steps = &flow.playbook.workflow;
-        let widest = steps.iter().map(|step| columns(&step.name.value)).max();
+    pub(crate) fn new(style: Style, flow: Option<&'f Flow>) -> Self {
+        let steps = flow.iter().flat_map(|flow| &flow.playbook.workflow);
+        let widest = steps.map(|step| columns(&step.name.value)).max();
         Self {
             style,
             flow,
@@ -142,7 +144,7 @@ impl<'f> Display<'f> {
             ..
         } = note
         {
-            told.push(self.failure(at, error, io));
+            told.push(failure_in(self.flow, &at.step, error, &io.err));
             self.has_told_failure = true;
         }
     }
@@ -210,27 +212,39 @@ impl<'f> Display<'f> {
         Some(painted(paint, sign, style, &text))
     }
 
-    /// An error with the line of the playbook that it comes from.
-    fn failure(&self, at: &At, error: &TaskError, io: &Io<'_>) -> String {
-        let mut notes = Vec::new();
-        if let Some(index) = error.index {
-            notes.push(format!("in iteration {index}"));
+    fn name(&self, at: &At) -> String {
+        if at.run > 1 {
+            self.padded(&format!("{} ({})", at.step, at.run))
+        } else {
+            self.padded(&at.step)
         }
-        if let Some(attempt) = error.attempt.filter(|attempt| *attempt > 1) {
-            notes.push(format!("after {}", counted(attempt as usize, "attempt")));
+    }
+
+    fn padded(&self, name: &str) -> String {
+        let name = visible(name);
+        let blanks = self.names.saturating_sub(columns(&name));
+        format!("{name}{}", " ".repeat(blanks))
+    }
+}
+
+impl Flow {
+    /// The playbook of a text, if it is one.
+    pub(crate) fn of(file: String, text: String) -> Option<Self> {
+        match check(&text, &CheckOptions::default()).document {
+            Some(Document::Playbook(playbook)) => Some(Self {
+                file,
+                text,
+                playbook,
+            }),
+            Some(Document::Subscription(_) | Document::Schedule(_) | Document::Other(_)) | None => {
+                None
+            }
         }
-        let found = diagnostic::Failure {
-            kind: error.kind.as_str(),
-            message: &error.message,
-            span: self.place(at, error),
-            notes: &notes,
-        };
-        diagnostic::render_failure(&self.flow.file, &self.flow.text, &found, &io.err)
     }
 
     /// Where the task that failed is written, or else its step.
-    fn place(&self, at: &At, error: &TaskError) -> Option<Span> {
-        let step = self.flow.playbook.step(&at.step)?;
+    fn place(&self, step: &str, error: &TaskError) -> Option<Span> {
+        let step = self.playbook.step(step)?;
         let task = error.task.as_ref().and_then(|label| {
             let mut tasks = step.tool.tasks().iter();
             tasks.find(|task| *task.label.value == **label)
@@ -245,23 +259,33 @@ impl<'f> Display<'f> {
         let line = line.and_then(Json::as_u64);
         let in_code = line
             .zip(task.config.get("code"))
-            .and_then(|(line, code)| line_of_block(&self.flow.text, code.name.span, line));
+            .and_then(|(line, code)| line_of_block(&self.text, code.name.span, line));
         Some(in_code.unwrap_or(task.kind.span))
     }
+}
 
-    fn name(&self, at: &At) -> String {
-        if at.run > 1 {
-            self.padded(&format!("{} ({})", at.step, at.run))
-        } else {
-            self.padded(&at.step)
-        }
+/// An error with the line of the playbook that it comes from, where that is at hand.
+pub(crate) fn failure_in(
+    flow: Option<&Flow>,
+    step: &str,
+    error: &TaskError,
+    stream: &Stream<'_>,
+) -> String {
+    let mut notes = Vec::new();
+    if let Some(index) = error.index {
+        notes.push(format!("in iteration {index}"));
     }
-
-    fn padded(&self, name: &str) -> String {
-        let name = visible(name);
-        let blanks = self.names.saturating_sub(columns(&name));
-        format!("{name}{}", " ".repeat(blanks))
+    if let Some(attempt) = error.attempt.filter(|attempt| *attempt > 1) {
+        notes.push(format!("after {}", counted(attempt as usize, "attempt")));
     }
+    let found = diagnostic::Failure {
+        kind: error.kind.as_str(),
+        message: &error.message,
+        span: flow.and_then(|flow| flow.place(step, error)),
+        notes: &notes,
+    };
+    let (file, text) = flow.map_or(("", ""), |flow| (&flow.file, &flow.text));
+    diagnostic::render_failure(file, text, &found, stream)
 }
 
 /// A line, the first being 1, of the block of text that is written under a key.

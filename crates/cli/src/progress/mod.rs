@@ -11,5 +11,5 @@ mod story;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use display::{Display, Flow, Style};
+pub(crate) use display::{Display, Flow, Style, failure_in};
 pub(crate) use duration::human;

@@ -103,7 +103,7 @@ fn shown(style: Style, width: usize, act: impl FnOnce(&mut Display<'_>, &mut Io<
         env: Env::default(),
     };
     io.force_color(false);
-    act(&mut Display::new(style, &flow), &mut io);
+    act(&mut Display::new(style, Some(&flow)), &mut io);
     String::from_utf8(err)
         .unwrap()
         .replace('\r', "")

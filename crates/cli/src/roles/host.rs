@@ -2,19 +2,23 @@
 
 use std::time::Duration;
 
-use noetl_api::catalog::{RegisterAnswer, RegisterRequest};
+use noetl_api::catalog::{
+    CatalogItem, CatalogList, ListRequest, RegisterAnswer, RegisterRequest, ResourceRequest,
+};
 use noetl_api::execute::{ExecuteAnswer, ExecuteRequest};
-use noetl_api::execution::{CancelRequest, EventView, StatusView};
-use noetl_api::query::EventsQuery;
-use noetl_api::{ApiError, Client};
+use noetl_api::execution::{CancelRequest, EventPage, EventView, ExecutionDetail, StatusView};
+use noetl_api::explain::{ExplainQuery, Explanation};
+use noetl_api::query::{DetailQuery, EventsQuery, ExecutionList, ExecutionsQuery};
+use noetl_api::{ApiError, Client, Problem};
 use noetl_server::{Runtime, RuntimeError};
 use noetl_types::limits::PageLimit;
-use noetl_types::{ErrorCode, ExecutionId, PoolName, Seq, Version};
+use noetl_types::{ErrorCode, ExecutionId, PlaybookPath, PoolName, Seq, Text, Version};
 
 use super::causes;
 use super::orphans::POOL_PREFIX;
 use super::worker::chance;
 use crate::exit::Exit;
+use crate::render::words::visible;
 
 /// How long a look at the log of a run in this process may wait for something new.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -22,6 +26,8 @@ const PATIENCE: Duration = Duration::from_millis(250);
 const INTERVAL: Duration = Duration::from_millis(100);
 /// Events that are read at once.
 const PAGE: i64 = 500;
+/// Things that are wrong which are told one by one.
+const MAX_HINTS: usize = 10;
 
 /// Where a run takes place.
 #[derive(Clone)]
@@ -39,6 +45,8 @@ pub(crate) enum HostError {
     Here(#[from] RuntimeError),
     #[error(transparent)]
     There(#[from] ApiError),
+    #[error("there is no server that could do that")]
+    NoServer,
 }
 
 impl HostError {
@@ -48,12 +56,24 @@ impl HostError {
             Self::There(ApiError::Unreachable(_)) => Some(
                 "the run goes on once its server is back; it is in the server's log".to_owned(),
             ),
-            Self::There(ApiError::Refused { .. } | ApiError::Unreadable(_)) | Self::Here(_) => None,
+            Self::NoServer => Some(
+                "start one with 'noetl dev' or 'noetl server', or name one by --server URL"
+                    .to_owned(),
+            ),
+            Self::There(ApiError::Refused { problem, .. }) => hints(problem),
+            Self::Here(RuntimeError::Refused(problem)) => hints(problem),
+            Self::There(ApiError::Unreadable(_)) => {
+                Some("check that the address is that of a NoETL server".to_owned())
+            }
+            Self::Here(RuntimeError::Store(_) | RuntimeError::Machine(_)) => None,
         }
     }
 
     /// The exit code it leads to.
     pub(crate) fn exit(&self) -> Exit {
+        if matches!(self, Self::NoServer | Self::There(ApiError::Unreachable(_))) {
+            return Exit::Unreachable;
+        }
         match self.code().map(ErrorCode::status) {
             Some(404) => Exit::NotFound,
             Some(409) => Exit::Conflict,
@@ -68,7 +88,32 @@ impl HostError {
             Self::Here(RuntimeError::Refused(problem)) => problem.known_code(),
             Self::Here(RuntimeError::Store(_) | RuntimeError::Machine(_)) => None,
             Self::There(error) => error.code(),
+            Self::NoServer => None,
         }
+    }
+}
+
+/// What a refusal says about each thing that is wrong.
+fn hints(problem: &Problem) -> Option<String> {
+    let of_errors: Vec<String> = problem
+        .errors
+        .iter()
+        .take(MAX_HINTS)
+        .map(|error| {
+            let place = match (error.line, error.column) {
+                (Some(line), Some(column)) => format!("{line}:{column}: "),
+                (Some(line), None) => format!("line {line}: "),
+                (None, _) => String::new(),
+            };
+            let code = error.code.as_deref();
+            let code = code.map_or_else(String::new, |code| format!(" ({code})"));
+            visible(&format!("{place}{}{code}", error.message))
+        })
+        .collect();
+    match problem.known_code() {
+        _ if !of_errors.is_empty() => Some(of_errors.join("\n        ")),
+        Some(code) => Some(format!("learn more with: noetl explain {}", code.as_str())),
+        None => None,
     }
 }
 
@@ -140,6 +185,100 @@ impl Host {
         Ok(match self {
             Self::Here(runtime) => runtime.execution_status(execution_id).await?,
             Self::There(client) => client.status(execution_id).await?,
+        })
+    }
+
+    /// The server, for what only a server can do.
+    pub(crate) fn server(&self) -> Result<&Client, HostError> {
+        match self {
+            Self::Here(_) => Err(HostError::NoServer),
+            Self::There(client) => Ok(client),
+        }
+    }
+
+    /// A page of the runs, newest first.
+    pub(crate) async fn executions(
+        &self,
+        query: ExecutionsQuery,
+    ) -> Result<ExecutionList, HostError> {
+        Ok(match self {
+            Self::Here(runtime) => runtime.executions(query).await?,
+            Self::There(client) => client.executions(&query).await?,
+        })
+    }
+
+    /// A run, with the first events of its log.
+    pub(crate) async fn detail(
+        &self,
+        execution_id: ExecutionId,
+    ) -> Result<ExecutionDetail, HostError> {
+        let query = DetailQuery {
+            page_size: PageLimit::MIN,
+            ..DetailQuery::default()
+        };
+        Ok(match self {
+            Self::Here(runtime) => runtime.execution_detail(execution_id, query).await?,
+            Self::There(client) => client.execution(execution_id, &query).await?,
+        })
+    }
+
+    /// A page of the log of a run.
+    pub(crate) async fn log(
+        &self,
+        execution_id: ExecutionId,
+        query: EventsQuery,
+    ) -> Result<EventPage, HostError> {
+        Ok(match self {
+            Self::Here(runtime) => runtime.events(execution_id, query).await?,
+            Self::There(client) => client.events(execution_id, &query).await?,
+        })
+    }
+
+    /// Why a run waits, or how it came to its end.
+    pub(crate) async fn explain(
+        &self,
+        execution_id: ExecutionId,
+        query: ExplainQuery,
+    ) -> Result<Explanation, HostError> {
+        Ok(match self {
+            Self::Here(runtime) => runtime.explain(execution_id, query).await?,
+            Self::There(client) => client.explain(execution_id, &query).await?,
+        })
+    }
+
+    /// A page of the definitions.
+    pub(crate) async fn definitions(&self, request: ListRequest) -> Result<CatalogList, HostError> {
+        Ok(match self {
+            Self::Here(runtime) => runtime.definitions(request).await?,
+            Self::There(client) => client.catalog_list(&request).await?,
+        })
+    }
+
+    /// A definition.
+    pub(crate) async fn definition(
+        &self,
+        request: ResourceRequest,
+    ) -> Result<CatalogItem, HostError> {
+        Ok(match self {
+            Self::Here(runtime) => runtime.catalog_item(request).await?,
+            Self::There(client) => client.catalog_resource(&request).await?,
+        })
+    }
+
+    /// A page of the versions of a definition, newest first.
+    pub(crate) async fn versions(
+        &self,
+        path: PlaybookPath,
+        cursor: Option<Text>,
+    ) -> Result<CatalogList, HostError> {
+        let limit = PageLimit::MAX;
+        Ok(match self {
+            Self::Here(runtime) => runtime.definition_versions(path, limit, cursor).await?,
+            Self::There(client) => {
+                client
+                    .catalog_versions(&path, limit, cursor.as_ref())
+                    .await?
+            }
         })
     }
 

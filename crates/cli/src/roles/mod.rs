@@ -23,7 +23,7 @@ pub(crate) use host::{Host, HostError, own_pool};
 pub(crate) use listen::{http_settings, listen};
 pub(crate) use log::start_logging;
 pub(crate) use orphans::bury;
-pub(crate) use runtime::open_runtime;
+pub(crate) use runtime::{open_runtime, reading_runtime};
 pub(crate) use signals::{Signals, stopped};
 pub(crate) use store::{Opened, Place};
 pub(crate) use threads::{Refused as ThreadsRefused, threads};

@@ -27,6 +27,19 @@ pub(crate) async fn open_runtime(
     Ok(runtime.map_err(StartError::Runtime)?)
 }
 
+/// Looks at what a store holds, and drives nothing.
+pub(crate) fn reading_runtime(
+    store: Arc<dyn Store>,
+    config: &Config,
+) -> Result<Runtime, ConfigError> {
+    let settings = settings(config, None)?;
+    Ok(Runtime::open_to_read(
+        store,
+        Arc::new(SystemClock),
+        settings,
+    ))
+}
+
 fn settings(config: &Config, url: Option<&str>) -> Result<Settings, ConfigError> {
     let public_url = match config.get(&PUBLIC_URL)? {
         Some(public_url) => Some(Text::from(public_url)),

@@ -105,6 +105,30 @@ impl Place {
     }
 }
 
+impl Place {
+    /// Looks for somebody to read it through: the server that has it, or else the file itself, beside
+    /// whoever writes it. Nothing where there is no file.
+    pub(crate) fn look(&self) -> Result<Option<Opened>, StartError> {
+        let Self::File { path, .. } = self else {
+            return Ok(None);
+        };
+        if !path.exists() {
+            return Ok(None);
+        }
+        if is_held(path)
+            && let Some(beacon) = Beacon::seen(path)
+        {
+            return Ok(Some(Opened::Held(Some(beacon))));
+        }
+        let store = SqliteStore::open_to_read(&SqliteOptions::new(path));
+        let store = store.map_err(|source| StartError::File {
+            path: visible(&path.to_string_lossy()),
+            source,
+        })?;
+        Ok(Some(Opened::Store(Arc::new(store))))
+    }
+}
+
 fn open_file(path: &Path) -> Result<Opened, StartError> {
     match SqliteStore::open(&SqliteOptions::new(path)) {
         Ok(store) => {

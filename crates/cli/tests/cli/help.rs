@@ -18,12 +18,18 @@ fn the_pages_of_the_commands() {
         "worker",
         "stream",
         "token",
+        "catalog",
+        "exec",
+        "runs",
+        "profile",
         "config",
+        "doctor",
         "check",
         "graph",
         "schema",
         "explain",
         "completions",
+        "man",
     ] {
         insta::assert_snapshot!(format!("help_{command}"), run(&[command, "--help"]).shown());
     }
@@ -80,12 +86,18 @@ fn completions_mention_every_command() {
             "worker",
             "stream",
             "token",
+            "catalog",
+            "exec",
+            "runs",
+            "profile",
             "config",
+            "doctor",
             "check",
             "graph",
             "schema",
             "explain",
             "completions",
+            "man",
         ] {
             assert!(ran.out.contains(command), "{shell} lacks {command}");
         }

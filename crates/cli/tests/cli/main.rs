@@ -1,6 +1,7 @@
 //! The command as its users meet it: the real binary, its output and its exit codes.
 #![cfg(test)]
 
+mod asking;
 mod check;
 mod diagnostics;
 mod docs;

@@ -4,8 +4,7 @@ use noetl_playbook::graph::StepIndex;
 
 use super::draft::Draft;
 use super::{Refused, enter, slots};
-use crate::plan::Plan;
-use crate::state::{State, StepStage};
+use crate::state::StepStage;
 
 /// Enters every step that may, in order of arrival.
 pub(super) fn enter_ready(draft: &mut Draft<'_>) -> Result<(), Refused> {
@@ -45,22 +44,15 @@ fn next_to_enter(draft: &Draft<'_>) -> Option<StepIndex> {
         let mut waiting = waiting.iter().map(|(_, step)| *step);
         waiting.find(|step| may_enter(*step))
     };
-    let ready = first(&|step| blockers(state, plan, step).next().is_none());
+    let ready = first(&|step| state.blockers(plan, step).next().is_none());
     if ready.is_some() || state.runs().next().is_some() || !draft.parked.is_empty() {
         return ready;
     }
     // Only waiting steps are left, and they block each other. One whose blockers all lie on a cycle
     // with it would wait for itself, so it goes on. There always is one: follow the blockers
     // upstream, and the last ones are on one cycle.
-    first(&|step| blockers(state, plan, step).all(|other| plan.graph().on_cycle_with(other, step)))
-}
-
-/// Live steps, other than itself, that can still lead to a step.
-fn blockers<'s>(
-    state: &'s State,
-    plan: &'s Plan,
-    step: StepIndex,
-) -> impl Iterator<Item = StepIndex> + 's {
-    let others = state.active.iter().filter(move |other| *other != step);
-    others.filter(move |other| plan.step(*other).reaches.contains(step))
+    first(&|step| {
+        let mut blockers = state.blockers(plan, step);
+        blockers.all(|other| plan.graph().on_cycle_with(other, step))
+    })
 }

@@ -180,6 +180,12 @@ impl State {
         self.failure.is_some() && self.ending.is_none()
     }
 
+    /// The first error that nothing caught, and the steps that failed so, in order.
+    pub fn failure(&self) -> Option<(&TaskError, &[StepIndex])> {
+        let failure = self.failure.as_ref()?;
+        Some((&failure.error, &failure.steps))
+    }
+
     /// How the run was about to end when its final step came up; nothing before that.
     pub fn ending(&self) -> Option<ExecutionStatus> {
         self.ending
@@ -250,6 +256,25 @@ impl State {
     pub fn runs(&self) -> impl Iterator<Item = (StepIndex, &Run)> {
         let active = self.active.iter();
         active.filter_map(|step| Some((step, self.steps.get(&step)?.run.as_ref()?)))
+    }
+
+    /// The steps that something has led to and that are not entered, with what has led there.
+    pub fn waiting(&self) -> impl Iterator<Item = (StepIndex, &Waiting)> {
+        let waiting = self.waiting.iter();
+        waiting.filter_map(|step| {
+            let known = self.step(step).filter(|known| known.run.is_none())?;
+            Some((step, known.waiting.as_ref()?))
+        })
+    }
+
+    /// Live steps, other than itself, that can still lead to a step: what a join waits for.
+    pub fn blockers<'s>(
+        &'s self,
+        plan: &'s Plan,
+        step: StepIndex,
+    ) -> impl Iterator<Item = StepIndex> + 's {
+        let others = self.active.iter().filter(move |other| *other != step);
+        others.filter(move |other| plan.step(*other).reaches.contains(step))
     }
 
     /// Puts what a decision changed where it belongs. To be called once the state that a decision

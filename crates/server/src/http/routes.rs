@@ -118,11 +118,18 @@ fn user_routes(routes: Routes) -> Routes {
         )
         .add(EXEC_READ, GET, paths::EVENTS_STREAM, streams::all)
         .add(EXEC_READ, GET, paths::REPLAY_STATE, replay::state)
+        .add(
+            EXEC_READ,
+            GET,
+            paths::EXECUTION_EXPLAIN,
+            executions::explain,
+        )
         .audited()
         .add(EXEC_RUN, POST, paths::EXECUTION_CANCEL, execute::cancel)
         .unaudited()
         .add(READ_OR_WORK, GET, paths::RESULT_RESOLVE, results::resolve)
         .add(EXEC_READ, GET, paths::POOLS, workers::pools)
+        .add(EXEC_RUN, POST, paths::POOL_DRAIN, workers::drain)
 }
 
 fn steering_routes(routes: Routes) -> Routes {

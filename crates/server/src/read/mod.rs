@@ -12,6 +12,7 @@ mod detail;
 mod elapsed;
 mod events;
 mod execution;
+mod explain;
 mod follow;
 mod list;
 mod metrics;
@@ -28,3 +29,4 @@ mod vars;
 mod workers;
 
 pub(crate) use follow::{FeedFollower, FeedWish, Follower};
+pub(crate) use workers::Draining;

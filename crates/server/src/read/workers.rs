@@ -1,13 +1,15 @@
 //! Who works here, and how busy the pools are.
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use noetl_api::query::PoolsQuery;
 use noetl_api::runtime::{
     PoolHeartbeatAnswer, PoolView, Pools, RegisterWorker, RuntimeView, WorkerName,
 };
 use noetl_store::{NewRuntime, PoolCount, Runtime as Registered, RuntimeKind};
-use noetl_types::{ErrorCode, Json, PoolName, TenantId, Text, WorkerId};
+use noetl_types::{ErrorCode, Json, Millis, PoolName, TenantId, Text, Timestamp, WorkerId};
 
 use crate::runtime::{Runtime, RuntimeError};
 
@@ -15,6 +17,43 @@ const ACTIVE: &str = "active";
 const OFFLINE: &str = "offline";
 /// Stands between a tenant and the name of its worker. No worker is called so: it cannot be printed.
 const APART: char = '\u{1f}';
+const DRAINING: &str = "draining";
+/// Where it is noted that a worker was asked to leave.
+const DRAIN: &str = "drain";
+/// How long what is known of workers that were asked to leave is believed.
+const BELIEVED: Millis = Millis::from_secs(2);
+
+/// Workers that were asked to leave, as of a moment ago: so that a crowd of heartbeats does not
+/// read the list of all workers each time.
+#[derive(Debug, Default)]
+pub(crate) struct Draining {
+    known: Mutex<Option<(Timestamp, BTreeSet<Text>)>>,
+}
+
+impl Draining {
+    fn knows(&self, name: &Text, now: Timestamp) -> Option<bool> {
+        let known = self.known();
+        let (at, names) = known.as_ref()?;
+        (now.since(*at) < BELIEVED).then(|| names.contains(name))
+    }
+
+    fn note(&self, names: BTreeSet<Text>, now: Timestamp) {
+        *self.known() = Some((now, names));
+    }
+
+    fn forget(&self) {
+        *self.known() = None;
+    }
+
+    fn known(&self) -> MutexGuard<'_, Option<(Timestamp, BTreeSet<Text>)>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn is_asked_to_leave(known: &Registered) -> bool {
+    let drain = known.detail.as_ref().and_then(|detail| detail.get(DRAIN));
+    drain.and_then(Json::as_bool).unwrap_or(false)
+}
 
 impl Runtime {
     /// Makes a worker known, or takes what it now says of itself.
@@ -58,8 +97,7 @@ impl Runtime {
                 now: self.now(),
             })
             .await?;
-        self.runtime_view(registered)
-            .ok_or_else(|| RuntimeError::refused(ErrorCode::Internal, "the worker is not known"))
+        self.own_view(registered)
     }
 
     /// Notes that a worker lives. One that is not known has lost what it held, and registers again.
@@ -84,8 +122,55 @@ impl Runtime {
         Ok(PoolHeartbeatAnswer {
             status: "ok".into(),
             cancel,
-            drain: false,
+            drain: self.is_draining(kind, &kept_name).await?,
         })
+    }
+
+    /// Asks a worker to finish what it has and leave: its next heartbeat tells it so. A worker that
+    /// registers again has forgotten it.
+    pub async fn drain_worker(&self, worker: WorkerName) -> Result<RuntimeView, RuntimeError> {
+        let kind = kind_of(worker.kind.as_ref())?;
+        let known = self.store().runtimes(kind).await?;
+        let kept_name = self.kept_name(&worker.name);
+        let known = known.into_iter().find(|known| known.name == kept_name);
+        let known = known.ok_or_else(|| {
+            let text = format!("there is no worker `{}`", worker.name);
+            RuntimeError::refused(ErrorCode::NotFound, text)
+        })?;
+        let mut detail = known.detail.as_ref().and_then(Json::as_map).cloned();
+        let told = detail.get_or_insert_default();
+        told.insert(DRAIN.into(), Json::from(true));
+        let registered = self
+            .store()
+            .register_runtime(NewRuntime {
+                runtime_id: known.runtime_id,
+                kind,
+                name: known.name,
+                uri: known.uri,
+                detail: detail.map(Json::from),
+                // Nothing was heard of the worker itself.
+                now: known.heartbeat,
+            })
+            .await?;
+        self.draining().forget();
+        self.own_view(registered)
+    }
+
+    /// Whether a worker was asked to finish and leave.
+    async fn is_draining(&self, kind: RuntimeKind, name: &Text) -> Result<bool, RuntimeError> {
+        if kind != RuntimeKind::WorkerPool {
+            return Ok(false);
+        }
+        let now = self.now();
+        if let Some(is_draining) = self.draining().knows(name, now) {
+            return Ok(is_draining);
+        }
+        let known = self.store().runtimes(kind).await?;
+        let draining = known.into_iter().filter(is_asked_to_leave);
+        let draining: BTreeSet<Text> = draining.map(|known| known.name).collect();
+        let is_draining = draining.contains(name);
+        self.draining().note(draining, now);
+        Ok(is_draining)
     }
 
     /// Forgets a worker and ends its leases. It may do so twice.
@@ -151,14 +236,23 @@ impl Runtime {
         (owner == self.tenant().as_str()).then(|| Text::from(name))
     }
 
+    /// What is told of a process that is the caller's.
+    fn own_view(&self, registered: Registered) -> Result<RuntimeView, RuntimeError> {
+        let nobodys = || RuntimeError::refused(ErrorCode::Internal, "the worker is not known");
+        self.runtime_view(registered).ok_or_else(nobodys)
+    }
+
     /// What is told of a process; nothing of another tenant's.
     fn runtime_view(&self, registered: Registered) -> Option<RuntimeView> {
         let name = self.own_name(&registered.name)?;
+        let is_leaving = is_asked_to_leave(&registered);
         let detail = registered.detail.unwrap_or_default();
         let silence = self.now().since(registered.heartbeat);
         let told = detail.get("status").and_then(Json::as_str);
         let status = if silence > self.settings().worker_offline {
             OFFLINE
+        } else if is_leaving {
+            DRAINING
         } else {
             told.unwrap_or(ACTIVE)
         };

@@ -65,6 +65,17 @@ impl Ids {
         Ok(ids)
     }
 
+    /// Makes none: for who only reads.
+    pub(crate) fn none(store: Arc<dyn Store>) -> Self {
+        Self {
+            store,
+            machine_id: MachineId::MIN,
+            epoch: 0,
+            generator: Mutex::new(IdGenerator::new(MachineId::MIN, HighWater::NONE)),
+            usable_until: AtomicI64::new(0),
+        }
+    }
+
     /// Keeps the machine id, and moves the mark above what may be made until the next renewal.
     pub(crate) async fn renew(&self, now: Timestamp) -> Result<MachineLease, MachineRefused> {
         let lease_until = now.saturating_add(LEASE);

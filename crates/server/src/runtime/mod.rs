@@ -48,6 +48,7 @@ use tokio_util::task::TaskTracker;
 use crate::chance::{Chance, SystemChance};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
+use crate::read::Draining;
 use alarms::Alarms;
 pub use behalf::Behalf;
 use classic::Claims;
@@ -88,6 +89,8 @@ struct Core {
     followers: Followers<Outcome>,
     /// Who claimed commands by name.
     claims: Claims,
+    /// Which workers were asked to leave.
+    draining: Draining,
     opened_at: Timestamp,
     alarms: Alarms,
     metrics: Arc<Metrics>,
@@ -103,6 +106,16 @@ struct Core {
     trail: Trail,
     tasks: TaskTracker,
     shutdown: CancellationToken,
+}
+
+/// What a core is made of.
+struct Parts {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    chance: Arc<dyn Chance>,
+    ids: Ids,
+    messaging: Option<Messaging>,
+    instance: Text,
 }
 
 impl Runtime {
@@ -138,29 +151,15 @@ impl Runtime {
                 .map(|(messaging, notices)| (Some(messaging), Some(notices)))?,
             None => (None, None),
         };
-        let core = Arc::new(Core {
+        let parts = Parts {
             store,
             clock,
             chance,
             ids,
-            definitions: Definitions::default(),
-            driver: Driver::new(settings.cached_executions),
-            settings,
-            desk: Desk::default(),
-            granting: tokio::sync::Mutex::default(),
-            followers: Followers::default(),
-            claims: Claims::default(),
-            opened_at: now,
-            alarms: Alarms::default(),
-            metrics: Arc::default(),
             messaging,
-            appended: watch::Sender::new(0),
             instance,
-            tokens: Tokens::default(),
-            trail: Trail::default(),
-            tasks: TaskTracker::new(),
-            shutdown: CancellationToken::new(),
-        });
+        };
+        let core = Core::new(parts, settings);
         core.work_in_background();
         if let Some(notices) = notices {
             core.work_with_others(notices);
@@ -190,6 +189,23 @@ impl Runtime {
         &self.behalf.tenant_id
     }
 
+    /// Looks at what a store holds, and drives nothing: no lease runs out, no timer fires, no id is
+    /// made. For a store that another process may be writing to.
+    pub fn open_to_read(store: Arc<dyn Store>, clock: Arc<dyn Clock>, settings: Settings) -> Self {
+        let parts = Parts {
+            ids: Ids::none(Arc::clone(&store)),
+            store,
+            clock,
+            chance: Arc::new(SystemChance),
+            messaging: None,
+            instance: settings.server_name.clone(),
+        };
+        Self {
+            core: Core::new(parts, settings),
+            behalf: Behalf::default(),
+        }
+    }
+
     /// Stops: whoever waits is answered, what is being written is finished.
     pub async fn close(&self, patience: Duration) {
         self.core.shutdown.cancel();
@@ -210,11 +226,6 @@ impl Runtime {
         &*self.core.store
     }
 
-    /// The same, to be kept for a while.
-    pub(crate) fn shared_store(&self) -> Arc<dyn Store> {
-        Arc::clone(&self.core.store)
-    }
-
     /// Does something that nobody waits for; what is begun is finished before the runtime is closed.
     pub(crate) fn in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.core.tasks.spawn(work);
@@ -223,6 +234,11 @@ impl Runtime {
     /// What an operator chose.
     pub(crate) fn settings(&self) -> &Settings {
         &self.core.settings
+    }
+
+    /// Which workers were asked to leave.
+    pub(crate) fn draining(&self) -> &Draining {
+        &self.core.draining
     }
 
     /// The time.
@@ -283,6 +299,33 @@ impl Runtime {
 }
 
 impl Core {
+    fn new(parts: Parts, settings: Settings) -> Arc<Self> {
+        Arc::new(Self {
+            opened_at: parts.clock.now(),
+            store: parts.store,
+            clock: parts.clock,
+            chance: parts.chance,
+            ids: parts.ids,
+            definitions: Definitions::default(),
+            driver: Driver::new(settings.cached_executions),
+            settings,
+            desk: Desk::default(),
+            granting: tokio::sync::Mutex::default(),
+            followers: Followers::default(),
+            claims: Claims::default(),
+            draining: Draining::default(),
+            alarms: Alarms::default(),
+            metrics: Arc::default(),
+            messaging: parts.messaging,
+            appended: watch::Sender::new(0),
+            instance: parts.instance,
+            tokens: Tokens::default(),
+            trail: Trail::default(),
+            tasks: TaskTracker::new(),
+            shutdown: CancellationToken::new(),
+        })
+    }
+
     async fn append(&self, append: Append) -> Result<Appended, AppendRefused> {
         let mut answers = self.store.append(vec![append]).await;
         answers.pop().unwrap_or_else(|| {

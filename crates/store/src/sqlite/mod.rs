@@ -14,7 +14,6 @@ mod outlets;
 mod place;
 mod query;
 mod queue;
-mod reader;
 mod readers;
 mod retention;
 mod shared;
@@ -52,7 +51,6 @@ use crate::row::rows_of;
 use crate::seal::seal_all;
 use crate::store::Store;
 
-pub use self::reader::SqliteReader;
 pub use self::writer::Commits;
 
 /// How a file is opened.
@@ -88,14 +86,21 @@ pub struct SqliteStore {
     blobs: Option<Blobs>,
     /// The file.
     path: PathBuf,
-    /// Locked as long as the store is open, so that no second process writes.
-    _lock: File,
+    /// Locked as long as the store is open, so that no second process writes; absent where this one
+    /// does not write either.
+    _lock: Option<File>,
 }
 
 impl SqliteStore {
     /// Opens a file and brings its tables up to date. It blocks, and is done once.
     pub fn open(options: &SqliteOptions) -> Result<Self, StoreError> {
         open::open(options)
+    }
+
+    /// Opens a file that is there, to read it beside whoever writes it. Nothing is changed: every
+    /// call that would write is refused, and so is a file whose tables are not up to date.
+    pub fn open_to_read(options: &SqliteOptions) -> Result<Self, StoreError> {
+        open::open_to_read(options)
     }
 
     /// How often the writer has committed.

@@ -88,30 +88,43 @@ pub(super) fn open(options: &SqliteOptions) -> Result<SqliteStore, StoreError> {
     migrate(&mut writing)?;
     let mut reading = Vec::new();
     for _ in 0..options.readers.max(1) {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        reading.push(connect(&options.path, flags)?);
+        reading.push(connect(&options.path, read_only())?);
     }
     Ok(SqliteStore {
         writer: Writer::start(writing, options.queue)?,
         readers: Arc::new(Readers::new(reading)),
         blobs: options.blobs.as_deref().map(Blobs::open).transpose()?,
         path: options.path.clone(),
-        _lock: lock,
+        _lock: Some(lock),
     })
 }
 
-/// A connection to a file that is there, whose tables are those of this program.
-pub(super) fn open_to_read(path: &Path) -> Result<Connection, StoreError> {
+/// Opens a file to read it, whoever writes it meanwhile.
+pub(super) fn open_to_read(options: &SqliteOptions) -> Result<SqliteStore, StoreError> {
     check_library(rusqlite::version_number(), rusqlite::version()).map_err(StoreError::fatal)?;
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = connect(path, flags)?;
-    let applied = applied(&connection)?;
-    let pending = pending(&MIGRATIONS, &applied).map_err(StoreError::fatal)?;
-    if let Some(migration) = pending.first() {
-        let before = migration.version;
-        return Err(StoreError::fatal(OpenError::OldFile { before }));
+    let mut reading = Vec::new();
+    for _ in 0..options.readers.max(1) {
+        reading.push(connect(&options.path, read_only())?);
     }
-    Ok(connection)
+    if let Some(connection) = reading.first() {
+        let applied = applied(connection)?;
+        let missing = pending(&MIGRATIONS, &applied).map_err(StoreError::fatal)?;
+        if let Some(first) = missing.first() {
+            let before = first.version;
+            return Err(StoreError::fatal(OpenError::OldFile { before }));
+        }
+    }
+    Ok(SqliteStore {
+        writer: Writer::none(),
+        readers: Arc::new(Readers::new(reading)),
+        blobs: options.blobs.as_deref().map(Blobs::open).transpose()?,
+        path: options.path.clone(),
+        _lock: None,
+    })
+}
+
+fn read_only() -> OpenFlags {
+    OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX
 }
 
 fn check_library(number: i32, found: &'static str) -> Result<(), OpenError> {

@@ -98,6 +98,40 @@ async fn all_is_there_when_the_file_is_opened_again() {
     assert_eq!(execution.head, run.head);
 }
 
+#[tokio::test]
+async fn a_file_is_read_beside_whoever_writes_it() {
+    let place = Place::new();
+    assert!(SqliteStore::open_to_read(&place.options()).is_err());
+    let store = place.store();
+    let mut run = Run::started(&store, 1).await;
+    let reader = SqliteStore::open_to_read(&place.options()).unwrap();
+    let append = run.step();
+    run.write(&store, append).await.unwrap();
+    let execution = reader.execution(run.id).await.unwrap().unwrap();
+    assert_eq!(execution.head, run.head);
+    let refused = one(&reader, Run::new(2).start()).await.unwrap_err();
+    assert!(
+        format!("{refused:?}").contains("for reading only"),
+        "{refused:?}"
+    );
+    // Nobody writes any more, and what was written is still there to be read.
+    drop((store, reader));
+    let reader = SqliteStore::open_to_read(&place.options()).unwrap();
+    assert!(reader.execution(run.id).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn a_file_that_is_not_up_to_date_is_not_read() {
+    let place = Place::new();
+    drop(place.store());
+    let connection = Connection::open(place.options().path).unwrap();
+    let newest =
+        "DELETE FROM schema_migration WHERE version = (SELECT max(version) FROM schema_migration)";
+    connection.execute(newest, []).unwrap();
+    let refused = SqliteStore::open_to_read(&place.options()).unwrap_err();
+    assert!(format!("{refused:?}").contains("Older"), "{refused:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_appends_share_few_commits() {
     let place = Place::new();

@@ -124,6 +124,15 @@ impl Writer {
         })
     }
 
+    /// Writes nothing: for a file that is only read.
+    pub(super) fn none() -> Self {
+        Self {
+            queue: None,
+            thread: None,
+            counters: Arc::default(),
+        }
+    }
+
     pub(super) fn commits(&self) -> Commits {
         Commits {
             all: self.counters.all.load(Ordering::Relaxed),
@@ -175,7 +184,8 @@ impl Writer {
             }),
         };
         let has_stopped = || StoreError::fatal("the writer has stopped");
-        let queue = self.queue.as_ref().ok_or_else(has_stopped)?;
+        let is_only_read = || StoreError::fatal("the file is open for reading only");
+        let queue = self.queue.as_ref().ok_or_else(is_only_read)?;
         queue.send(job).await.map_err(|_| has_stopped())?;
         receiver
             .await

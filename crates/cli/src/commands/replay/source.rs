@@ -9,7 +9,8 @@ use noetl_api::{Client, ClientSettings};
 use noetl_engine::replay::{InOrder, LogReader, ReplayState};
 use noetl_server::RuntimeError;
 use noetl_server::replay::Folded;
-use noetl_store::SqliteReader;
+use noetl_store::SqliteStore;
+use noetl_store::sqlite::SqliteOptions;
 use noetl_types::{EventRecord, ExecutionId, OrganizationId, TenantId};
 
 use super::ReplayArgs;
@@ -27,7 +28,7 @@ pub(super) enum Source {
     /// A server.
     Server(Client),
     /// A database that is only looked at.
-    File(SqliteReader),
+    File(SqliteStore),
     /// A text.
     Log(Origin),
 }
@@ -57,7 +58,7 @@ fn open(file: &Path) -> Result<Source, Error> {
     if !file.exists() {
         return Err(Error::Missing { path });
     }
-    let reader = SqliteReader::open(&file);
+    let reader = SqliteStore::open_to_read(&SqliteOptions::new(&file));
     let reader = reader.map_err(|source| StartError::File { path, source })?;
     Ok(Source::File(reader))
 }

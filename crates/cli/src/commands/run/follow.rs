@@ -83,7 +83,7 @@ async fn play(
             started.execution_id
         ))?;
     }
-    let mut display = Display::new(wish.style, wish.flow);
+    let mut display = Display::new(wish.style, Some(wish.flow));
     let run = Run {
         host: &host,
         execution_id: started.execution_id,
@@ -255,23 +255,21 @@ impl Ending<'_> {
 
     /// Where the log is, and how to look at it.
     fn log(&self) -> String {
-        let page = format!("/api/executions/{}", self.status.execution_id);
+        let show = format!("noetl runs show {}", self.status.execution_id);
         let shown = self.place.shown();
         match (self.host, self.place) {
             (Host::There(client), _) => {
-                format!("  log: {shown} · curl -s {}{page}", client.base_url())
+                format!("  log: {shown} · {show} --server {}", client.base_url())
             }
             (Host::Here(_), Place::Memory) => "  log: not kept".to_owned(),
-            (Host::Here(_), Place::File { is_usual, .. }) => {
-                let store = if *is_usual {
-                    String::new()
-                } else {
-                    format!(" --store sqlite:{shown}")
-                };
-                format!("  log: {shown} · noetl dev{store}, then curl -s localhost:8082{page}")
+            (Host::Here(_), Place::File { is_usual: true, .. }) => {
+                format!("  log: {shown} · {show}")
+            }
+            (Host::Here(_), Place::File { .. }) => {
+                format!("  log: {shown} · {show} --store sqlite:{shown}")
             }
             (Host::Here(_), Place::Database(_)) => {
-                format!("  log: {shown} · noetl server, then curl -s localhost:8082{page}")
+                format!("  log: {shown} · noetl server, then {show}")
             }
         }
     }

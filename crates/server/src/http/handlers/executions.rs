@@ -4,6 +4,7 @@ use axum::http::header::LINK;
 use axum::http::{HeaderName, HeaderValue, Uri};
 use axum::response::{IntoResponse as _, Response};
 use noetl_api::execution::{CancellationCheck, EventPage, ExecutionDetail, StatusView};
+use noetl_api::explain::{ExplainQuery, Explanation};
 use noetl_api::query::{DetailQuery, EventsQuery, ExecutionsQuery, NEXT_CURSOR, Order};
 use noetl_types::limits::{MAX_PAGE_OFFSET, PageLimit};
 use noetl_types::{EventName, ExecutionStatus, Seq, Timestamp};
@@ -83,6 +84,19 @@ pub(in crate::http) async fn status(
     ExecutionOf(execution_id): ExecutionOf,
 ) -> Result<Answer<StatusView>, Failure> {
     Ok(Answer(app.runtime.execution_status(execution_id).await?))
+}
+
+/// Why an execution waits, or how it came to its end.
+pub(in crate::http) async fn explain(
+    For(app): For,
+    ExecutionOf(execution_id): ExecutionOf,
+    mut params: Params,
+) -> Result<Answer<Explanation>, Failure> {
+    let query = ExplainQuery {
+        step: params.text("step")?,
+    };
+    params.nothing_else()?;
+    Ok(Answer(app.runtime.explain(execution_id, query).await?))
 }
 
 /// Whether somebody ended an execution.

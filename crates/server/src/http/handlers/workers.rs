@@ -36,6 +36,14 @@ pub(in crate::http) async fn deregister(
     Ok(Answer(Done::ok()))
 }
 
+/// Asks a worker to finish and leave.
+pub(in crate::http) async fn drain(
+    For(app): For,
+    JsonBody(worker): JsonBody<WorkerName>,
+) -> Result<Answer<RuntimeView>, Failure> {
+    Ok(Answer(app.runtime.drain_worker(worker).await?))
+}
+
 /// The workers, and how busy their pools are.
 pub(in crate::http) async fn pools(
     For(app): For,

@@ -4,6 +4,7 @@ mod bodies;
 mod catalog;
 mod catalog_lists;
 mod classic;
+mod explain;
 mod reading;
 mod replay;
 mod routes;

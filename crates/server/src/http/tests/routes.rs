@@ -33,6 +33,7 @@ const ROUTES: &[(&str, &str)] = &[
     ("GET", "/api/executions/7000000000000000000"),
     ("GET", "/api/executions/7000000000000000000/status"),
     ("GET", "/api/executions/7000000000000000000/events"),
+    ("GET", "/api/executions/7000000000000000000/explain"),
     ("POST", "/api/executions/7000000000000000000/cancel"),
     ("POST", "/api/catalog/register"),
     ("POST", "/api/catalog/resource"),
@@ -100,6 +101,7 @@ const ROUTES: &[(&str, &str)] = &[
     ("POST", "/api/tokens"),
     ("DELETE", "/api/tokens/7000000000000000000"),
     ("GET", "/api/audit"),
+    ("POST", "/api/worker/pool/drain"),
 ];
 
 fn method(name: &str) -> Method {

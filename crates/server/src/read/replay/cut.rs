@@ -1,15 +1,14 @@
 //! Which event a replay stops at.
 
 use noetl_api::replay::{Cut, LEAST_EVENT_ID};
-use noetl_store::{Execution, LogPage};
+use noetl_store::{Execution, LogPage, Store};
 use noetl_types::{ErrorCode, EventId, Timestamp, Version};
 
-use super::log::ReplayLog;
 use crate::runtime::RuntimeError;
 
 /// The last event to fold: a prefix of the log, whatever the cut is given by.
 pub(super) async fn version_of(
-    log: &dyn ReplayLog,
+    log: &dyn Store,
     row: &Execution,
     cut: Cut,
 ) -> Result<Version, RuntimeError> {
@@ -34,11 +33,7 @@ pub(super) async fn version_of(
     }
 }
 
-async fn of_event(
-    log: &dyn ReplayLog,
-    row: &Execution,
-    id: EventId,
-) -> Result<Version, RuntimeError> {
+async fn of_event(log: &dyn Store, row: &Execution, id: EventId) -> Result<Version, RuntimeError> {
     let found = log.event(row.execution_id, id).await?;
     let found = found.ok_or_else(|| {
         let text = format!("the execution has no event {id}");
@@ -50,7 +45,7 @@ async fn of_event(
 /// The last event that was recorded by a time. The time of recording never falls inside of a log, so
 /// its half is looked at, and the half of that: a few dozen looks at the longest of logs.
 async fn of_time(
-    log: &dyn ReplayLog,
+    log: &dyn Store,
     row: &Execution,
     time: Timestamp,
 ) -> Result<Version, RuntimeError> {

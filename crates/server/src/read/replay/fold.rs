@@ -2,11 +2,10 @@
 
 use noetl_api::replay::{ReplayQuery, ReplaySnapshot};
 use noetl_engine::replay::{REPLAY_FOLD_VERSION, ReplayError, ReplayState};
-use noetl_store::{Execution, Head, LogPage, Snapshot};
+use noetl_store::{Execution, Head, LogPage, Snapshot, Store};
 use noetl_types::{ErrorCode, Json, Version};
 
-use super::cut;
-use super::log::ReplayLog;
+use super::{cut, snapshot_key};
 use crate::runtime::{RuntimeError, causes};
 
 /// Events that are read at once, and so in memory at once.
@@ -44,7 +43,7 @@ impl Folded {
 }
 
 /// Folds the log of an execution up to where the query says.
-pub async fn replay(log: &dyn ReplayLog, query: &ReplayQuery) -> Result<Folded, RuntimeError> {
+pub async fn replay(log: &dyn Store, query: &ReplayQuery) -> Result<Folded, RuntimeError> {
     let row = owned_row(log, query).await?;
     let asked = cut::version_of(log, &row, query.cut).await?;
     let most = query.limit.map_or(i64::MAX, i64::from);
@@ -73,7 +72,7 @@ pub async fn replay(log: &dyn ReplayLog, query: &ReplayQuery) -> Result<Folded, 
 }
 
 /// The execution, if it is the caller's. One of somebody else is as good as none.
-async fn owned_row(log: &dyn ReplayLog, query: &ReplayQuery) -> Result<Execution, RuntimeError> {
+async fn owned_row(log: &dyn Store, query: &ReplayQuery) -> Result<Execution, RuntimeError> {
     let found = log.execution(query.execution_id).await?;
     let is_owned = |row: &Execution| {
         row.facts.tenant_id == query.tenant_id && row.facts.organization_id == query.organization_id
@@ -91,7 +90,7 @@ async fn owned_row(log: &dyn ReplayLog, query: &ReplayQuery) -> Result<Execution
 }
 
 /// The fold of the newest usable snapshot, or of no events.
-async fn seeded(log: &dyn ReplayLog, row: &Execution, to: Version) -> Result<Folded, RuntimeError> {
+async fn seeded(log: &dyn Store, row: &Execution, to: Version) -> Result<Folded, RuntimeError> {
     let empty = ReplayState::new(
         row.facts.tenant_id.clone(),
         row.facts.organization_id.clone(),
@@ -101,7 +100,7 @@ async fn seeded(log: &dyn ReplayLog, row: &Execution, to: Version) -> Result<Fol
     if to == Version::EMPTY {
         return Ok(folded);
     }
-    let Some(snapshot) = log.snapshot(row.execution_id, to).await? else {
+    let Some(snapshot) = log.snapshot(row.execution_id, &snapshot_key(), to).await? else {
         return Ok(folded);
     };
     match read(row, &snapshot) {

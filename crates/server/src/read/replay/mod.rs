@@ -6,7 +6,6 @@
 mod answer;
 mod cut;
 mod fold;
-mod log;
 mod resolve;
 
 use noetl_api::replay::{ReplayAnswer, ReplayQuery};
@@ -18,7 +17,6 @@ use crate::runtime::{Runtime, RuntimeError};
 
 pub use answer::answer;
 pub use fold::{Folded, replay};
-pub use log::ReplayLog;
 
 /// Bytes of state that one event of a tail weighs up: a snapshot has to save more than it costs.
 const BYTES_PER_EVENT: usize = 1 << 10;
@@ -39,7 +37,7 @@ impl Runtime {
             return Err(RuntimeError::no_execution());
         }
         self.execution_row(query.execution_id).await?;
-        let folded = replay(&self.shared_store(), &query).await?;
+        let folded = replay(self.store(), &query).await?;
         self.keep_snapshot(&folded);
         let resolution = if query.resolve_payloads {
             Some(self.resolve_payloads(folded.state.replayed()).await)

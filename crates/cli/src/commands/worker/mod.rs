@@ -1,10 +1,13 @@
-//! `noetl worker`: a process that does the work of a server.
+//! `noetl worker`: a process that does the work of a server, and a look at those that do.
+
+mod drain;
+mod list;
 
 use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use noetl_tools::egress::EgressPolicy;
 
 use crate::config::table::{POOL, SERVER_URL};
@@ -25,10 +28,21 @@ again, it quits at once. While the server is away, it waits and tries again.
 
 Examples:
   noetl worker                                          for a server on this machine
-  noetl worker --server http://localhost:9000 --pool gpu --concurrency 2")]
+  noetl worker --server http://localhost:9000 --pool gpu --concurrency 2
+  noetl worker list                                     who works there
+  noetl worker drain NAME                               ask one to finish and leave")]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct WorkerArgs {
+    #[command(subcommand)]
+    verb: Option<Verb>,
     #[command(flatten)]
     settings: Flags<Worker>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    List(list::ListArgs),
+    Drain(drain::DrainArgs),
 }
 
 /// Threads of a worker, where the user does not say.
@@ -36,8 +50,13 @@ const THREADS: usize = 64;
 /// What is still under way gets this long to end when the process is over.
 const PARTING: Duration = Duration::from_secs(1);
 
-/// Works until the process is told to stop.
-pub(crate) fn run(args: &WorkerArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
+/// Works until the process is told to stop, or does what the verb says.
+pub(crate) fn run(args: &WorkerArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
+    match &args.verb {
+        None => {}
+        Some(Verb::List(args)) => return list::run(args, quiet, io),
+        Some(Verb::Drain(args)) => return drain::run(args, quiet, io),
+    }
     let config = Config::load(&args.settings.given, &io.env)?;
     roles::start_logging(&config, io.err.is_terminal(), io.err.paint().is_on())?;
     for warning in &config.warnings {

@@ -1,0 +1,195 @@
+//! `noetl runs explain`
+
+use std::io::Write as _;
+
+use clap::Args;
+use noetl_api::catalog::ResourceRequest;
+use noetl_api::explain::{Cause, ExplainQuery, Explanation, FailureView, WaitingOn};
+use noetl_types::{ExecutionId, ExecutionStatus, TaskError, Text};
+
+use super::find;
+use crate::config::{Client, Flags};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::io::Io;
+use crate::output::{Cell, Column, Output, Table, Times};
+use crate::progress::{Flow, failure_in};
+use crate::reach::{Reached, Wants};
+use crate::render::palette;
+use crate::render::words::visible;
+use crate::roles::Host;
+
+/// Say why a run waits, or why it failed
+///
+/// No worker in its pool, the next attempt, the worker that has a command, a join and the steps that
+/// it waits for, a signal, a person, another run, a slot, a pause; or the first error that nothing
+/// caught, with the line of the playbook that it comes from.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl runs explain last
+  noetl runs explain last --step load --why        with the events that led there")]
+pub(crate) struct ExplainArgs {
+    /// The run: its id, a part of it that fits no other, or last
+    run: String,
+    /// Only what has to do with this step
+    #[arg(long, value_name = "STEP")]
+    step: Option<String>,
+    /// Show the events that led there, too
+    #[arg(long)]
+    why: bool,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    target: Flags<Client>,
+}
+
+pub(super) fn run(args: &ExplainArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
+    let reached = Reached::find(&args.target.given, Wants::Look, quiet, io)?;
+    reached.ask(explain(args, &reached.host, io))
+}
+
+async fn explain(args: &ExplainArgs, host: &Host, io: &mut Io<'_>) -> Result<Exit, Error> {
+    let id = find(host, &args.run).await?;
+    let query = ExplainQuery {
+        step: args.step.as_deref().map(Text::from),
+    };
+    let explained = host.explain(id, query).await?;
+    if !args.output.is_table() {
+        args.output.thing(&explained, io)?;
+        return Ok(Exit::Ok);
+    }
+    let times = args.output.times(io);
+    let paint = io.out.paint();
+    let status = paint.text(palette::NAME, explained.status);
+    writeln!(io.out, "{status}: {}", visible(&explained.summary))?;
+    if !explained.waiting_on.is_empty() {
+        writeln!(io.out)?;
+        args.output
+            .table(&waits(&explained.waiting_on, &times), io)?;
+        if explained.more > 0 {
+            writeln!(io.out, "and {} things more", explained.more)?;
+        }
+    }
+    if let Some(failure) = &explained.failure {
+        writeln!(io.out)?;
+        place(id, failure, host, io).await?;
+    }
+    if args.why && !explained.cause.is_empty() {
+        writeln!(io.out)?;
+        args.output.table(&causes(&explained.cause, &times), io)?;
+    }
+    advise(&explained, io)?;
+    Ok(Exit::Ok)
+}
+
+fn waits(waits: &[WaitingOn], times: &Times) -> Table {
+    let mut table = Table::new([
+        Column::new("STEP").gives_way(),
+        Column::new("N").right(),
+        Column::new("WAITS FOR"),
+        Column::new("SINCE"),
+        Column::new("UNTIL"),
+        Column::new("HELD BY").gives_way(),
+        Column::new("DETAIL").wide(),
+    ]);
+    for waits in waits {
+        table.row([
+            Cell::styled(waits.step.as_deref().unwrap_or("(the run)"), palette::NAME),
+            waits.count.to_string().into(),
+            waits.kind.as_str().into(),
+            times.tell_or_dash(waits.since).into(),
+            times.tell_or_dash(waits.until).into(),
+            held_by(&waits.holders).into(),
+            waits.detail.as_str().into(),
+        ]);
+    }
+    table
+}
+
+fn held_by(holders: &[Text]) -> String {
+    let names: Vec<&str> = holders.iter().map(Text::as_str).collect();
+    if names.is_empty() {
+        "-".to_owned()
+    } else {
+        names.join(", ")
+    }
+}
+
+fn causes(causes: &[Cause], times: &Times) -> Table {
+    let mut table = Table::new([
+        Column::new("SEQ").right(),
+        Column::new("TIME"),
+        Column::new("EVENT"),
+        Column::new("STEP").gives_way(),
+        Column::new("WHY").gives_way(),
+    ]);
+    for cause in causes {
+        table.row([
+            cause.seq.to_string().into(),
+            times.tell(cause.at).into(),
+            cause.event_type.as_str().into(),
+            cause.step.as_deref().unwrap_or("-").into(),
+            cause.why.as_str().into(),
+        ]);
+    }
+    table
+}
+
+/// Shows an error where it comes from. Without the playbook, its line has to do.
+async fn place(
+    id: ExecutionId,
+    failure: &FailureView,
+    host: &Host,
+    io: &mut Io<'_>,
+) -> Result<(), Error> {
+    let error = TaskError::from_json(&failure.error);
+    let flow = flow_of(id, host).await?;
+    let step = failure.step.as_deref().unwrap_or_default();
+    let text = failure_in(flow.as_ref(), step, &error, &io.out);
+    writeln!(io.out, "{text}")?;
+    Ok(())
+}
+
+/// The playbook of a run, as it was when the run began.
+pub(crate) async fn flow_of(id: ExecutionId, host: &Host) -> Result<Option<Flow>, Error> {
+    let run = host.detail(id).await?;
+    let Some(catalog_id) = run.line.catalog_id else {
+        return Ok(None);
+    };
+    let request = ResourceRequest {
+        catalog_id: Some(catalog_id),
+        ..ResourceRequest::default()
+    };
+    let item = host.definition(request).await?;
+    Ok(Flow::of(
+        format!("{}@{}", item.path, item.version),
+        item.content.to_string(),
+    ))
+}
+
+/// What the user can do.
+fn advise(explained: &Explanation, io: &mut Io<'_>) -> Result<(), Error> {
+    use noetl_api::explain::WaitingKind;
+    let id = explained.execution_id;
+    let first = explained.waiting_on.first();
+    let step = first
+        .and_then(|first| first.step.as_deref())
+        .unwrap_or("STEP");
+    let advice = match first.map(|first| first.kind) {
+        Some(WaitingKind::Paused) => format!("noetl runs resume {id}"),
+        Some(WaitingKind::Pool) => "noetl worker list, and noetl worker to start one".to_owned(),
+        Some(WaitingKind::Approval) => format!("noetl runs approve {id} {step}"),
+        Some(WaitingKind::Signal) => format!("noetl runs signal {id} NAME"),
+        Some(WaitingKind::Child) => {
+            let child = first.and_then(|first| first.holders.first());
+            format!("noetl runs explain {}", child.map_or("RUN", Text::as_str))
+        }
+        None if explained.status == ExecutionStatus::Failed => format!("noetl runs rerun {id}"),
+        Some(_) | None => return Ok(()),
+    };
+    let paint = io.err.paint();
+    let word = paint.text(palette::HELP, "try");
+    io.talk(format_args!("{word}: {advice}"))?;
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! `noetl runs list`
+
+use clap::Args;
+use noetl_api::execution::ExecutionLine;
+use noetl_api::query::ExecutionsQuery;
+use noetl_server::{Clock as _, SystemClock};
+use noetl_types::limits::PageLimit;
+use noetl_types::{ExecutionStatus, Millis, Text, Timestamp};
+
+use super::status;
+use crate::config::{Client, Flags};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::io::Io;
+use crate::output::{Cell, Column, Output, Table, Times};
+use crate::progress::human;
+use crate::reach::{Reached, Wants};
+use crate::render::palette;
+use crate::roles::Host;
+
+/// List runs, newest first
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl runs list                                    the newest
+  noetl runs list --status failed --since 24h        those that failed since yesterday
+  noetl runs list --path etl/ -o jsonl | jq .error   for a script")]
+pub(crate) struct ListArgs {
+    #[command(flatten)]
+    pub(super) filter: Filter,
+    /// How many at most
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    limit: u32,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    target: Flags<Client>,
+}
+
+/// Which runs.
+#[derive(Debug, Args)]
+pub(crate) struct Filter {
+    /// Only those that stand so: pending, running, paused, completed, failed, cancelled
+    #[arg(long, value_name = "STATUS", value_parser = read_status)]
+    pub(super) status: Option<ExecutionStatus>,
+    /// Only those whose path holds this text
+    #[arg(long, value_name = "TEXT")]
+    pub(super) path: Option<String>,
+    /// Only those with a label, NAME or NAME=VALUE
+    #[arg(long, value_name = "LABEL")]
+    pub(super) label: Option<String>,
+    /// Only those that began since: a duration such as 2h, or a time
+    #[arg(long, value_name = "WHEN", value_parser = read_when)]
+    pub(super) since: Option<Timestamp>,
+    /// Only those that began before: a duration such as 2h, or a time
+    #[arg(long, value_name = "WHEN", value_parser = read_when)]
+    pub(super) until: Option<Timestamp>,
+    /// Only those whose id, path or error holds this text
+    #[arg(long, value_name = "TEXT")]
+    pub(super) query: Option<String>,
+}
+
+fn read_status(text: &str) -> Result<ExecutionStatus, String> {
+    ExecutionStatus::parse(&text.to_ascii_uppercase()).map_err(|_| {
+        let words = ExecutionStatus::ALL.iter().map(|status| status.as_str());
+        let near = crate::config::nearest(&text.to_ascii_uppercase(), words);
+        let hint = near.map(|near| format!(": did you mean {}?", near.to_lowercase()));
+        format!("it is not a status{}", hint.unwrap_or_default())
+    })
+}
+
+fn read_when(text: &str) -> Result<Timestamp, String> {
+    if let Ok(age) = Millis::parse(text) {
+        return Ok(SystemClock.now().saturating_sub(age));
+    }
+    Timestamp::parse(text)
+        .map_err(|_| "it is neither a duration such as 2h nor a time as of RFC 3339".to_owned())
+}
+
+impl Filter {
+    pub(super) fn query(&self) -> ExecutionsQuery {
+        ExecutionsQuery {
+            status: self.status,
+            path: self.path.as_deref().map(Text::from),
+            label: self.label.as_deref().map(Text::from),
+            since: self.since,
+            until: self.until,
+            q: self.query.as_deref().map(Text::from),
+            ..ExecutionsQuery::default()
+        }
+    }
+
+    /// The runs, newest first, as many as there are up to a number.
+    pub(super) async fn runs(&self, host: &Host, most: usize) -> Result<Vec<ExecutionLine>, Error> {
+        let mut runs = Vec::new();
+        let mut query = self.query();
+        loop {
+            let left = i64::try_from(most.saturating_sub(runs.len())).unwrap_or(i64::MAX);
+            query.limit = PageLimit::clamped(left);
+            let page = host.executions(query.clone()).await?;
+            runs.extend(page.executions);
+            query.cursor = page.next_cursor;
+            if query.cursor.is_none() || runs.len() >= most {
+                runs.truncate(most);
+                return Ok(runs);
+            }
+        }
+    }
+}
+
+pub(super) fn run(args: &ListArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
+    let reached = Reached::find(&args.target.given, Wants::Look, quiet, io)?;
+    let most = usize::try_from(args.limit).unwrap_or(usize::MAX);
+    let runs = reached.ask(args.filter.runs(&reached.host, most))?;
+    if runs.is_empty() && args.output.is_table() {
+        if !quiet {
+            io.talk("there are no such runs")?;
+        }
+        return Ok(Exit::Ok);
+    }
+    args.output.list(&runs, |times| table(&runs, times), io)?;
+    Ok(Exit::Ok)
+}
+
+/// Runs in a table.
+pub(super) fn table(runs: &[ExecutionLine], times: &Times) -> Table {
+    let mut table = Table::new([
+        Column::new("RUN"),
+        Column::new("STATUS"),
+        Column::new("PLAYBOOK").gives_way(),
+        Column::new("STARTED"),
+        Column::new("TOOK").right(),
+        Column::new("EVENTS").right().wide(),
+        Column::new("PARENT").wide(),
+        Column::new("ERROR").gives_way(),
+    ]);
+    for run in runs {
+        let took = run.completed_at.unwrap_or(times.now).since(run.started_at);
+        let parent = run.parent_execution_id.map(|id| id.to_string());
+        let error = run.error.as_deref().unwrap_or_default();
+        table.row([
+            Cell::styled(run.execution_id.to_string(), palette::NAME),
+            status(run.status),
+            playbook(run).into(),
+            times.tell(run.started_at).into(),
+            human(took).into(),
+            run.event_count.to_string().into(),
+            parent.unwrap_or_else(|| "-".to_owned()).into(),
+            error.lines().next().unwrap_or_default().into(),
+        ]);
+    }
+    table
+}
+
+/// The playbook of a run, with its version.
+pub(super) fn playbook(run: &ExecutionLine) -> String {
+    match (&run.path, run.version) {
+        (Some(path), Some(version)) => format!("{path}@{version}"),
+        (Some(path), None) => path.to_string(),
+        (None, _) => "-".to_owned(),
+    }
+}

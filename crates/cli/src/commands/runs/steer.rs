@@ -1,0 +1,192 @@
+//! `noetl runs cancel`, `pause` and `resume`
+
+use std::io::Write as _;
+
+use clap::Args;
+use noetl_api::execution::{CancelRequest, ExecutionLine, SteerRequest};
+use noetl_types::{ErrorCode, ExecutionId};
+
+use super::find;
+use super::list::{Filter, table};
+use crate::ask::{Consent, agreed};
+use crate::config::{Client, Flags};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::io::Io;
+use crate::output::{Form, Output};
+use crate::reach::{Reached, Wants};
+use crate::render::palette;
+use crate::render::words::{counted, visible};
+use crate::roles::{Host, HostError};
+
+/// Cancel runs
+///
+/// Nothing of a cancelled run is handed out any more, and what is under way is stopped. The runs are
+/// shown first and have to be agreed to; without a terminal, --yes is needed. A run that has ended
+/// already stays as it is.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl runs cancel 4821
+  noetl runs cancel --all --path etl/ --dry-run       which ones would be cancelled
+  noetl runs cancel --all --path etl/ --yes")]
+pub(crate) struct CancelArgs {
+    /// The runs: ids, parts of ids that fit no other, or last
+    #[arg(value_name = "RUN", required_unless_present = "all")]
+    runs: Vec<String>,
+    /// All runs that have not ended and that the filters let through
+    #[arg(long, conflicts_with = "runs")]
+    all: bool,
+    #[command(flatten)]
+    filter: Filter,
+    /// Why; it is kept in the log
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Only show what would be cancelled
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    consent: Consent,
+    #[command(flatten)]
+    target: Flags<Client>,
+}
+
+/// Runs that one command cancels at most.
+const MAX_CANCELLED: usize = 10_000;
+/// Runs that are shown before they are cancelled.
+const MAX_SHOWN: usize = 20;
+
+/// Hold runs
+///
+/// Nothing more of them is handed out until they are resumed; what is under way finishes. Clocks run
+/// on.
+#[derive(Debug, Args)]
+pub(crate) struct PauseArgs {
+    #[command(flatten)]
+    runs: Steered,
+}
+
+/// Let runs go on that were paused
+#[derive(Debug, Args)]
+pub(crate) struct ResumeArgs {
+    #[command(flatten)]
+    runs: Steered,
+}
+
+#[derive(Debug, Args)]
+struct Steered {
+    /// The runs: ids, parts of ids that fit no other, or last
+    #[arg(value_name = "RUN", required = true)]
+    runs: Vec<String>,
+    /// Why; it is kept in the log
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    #[command(flatten)]
+    target: Flags<Client>,
+}
+
+pub(super) fn cancel(args: &CancelArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
+    let reached = Reached::find(&args.target.given, Wants::Act, quiet, io)?;
+    let runs = reached.ask(meant(args, &reached.host))?;
+    if runs.is_empty() {
+        io.talk("there are no such runs, or they have ended")?;
+        return Ok(Exit::Ok);
+    }
+    show(&runs, io)?;
+    if args.dry_run {
+        let runs = counted(runs.len(), "run");
+        io.talk(format_args!("{runs} would be cancelled"))?;
+        return Ok(Exit::Ok);
+    }
+    let question = format!("Cancel {}?", counted(runs.len(), "run"));
+    let wanted = if runs.len() == 1 {
+        "yes".to_owned()
+    } else {
+        runs.len().to_string()
+    };
+    if !agreed(args.consent, &question, &wanted, io)? {
+        return Ok(Exit::Failed);
+    }
+    let request = CancelRequest {
+        reason: args.reason.as_deref().map(Into::into),
+        cascade: None,
+    };
+    reached.ask(async {
+        let server = reached.host.server()?;
+        for run in &runs {
+            let id = run.execution_id;
+            match server.cancel(id, &request).await {
+                Ok(_) => writeln!(io.out, "{id} cancelled")?,
+                // Among many, one may have ended meanwhile, which is as good.
+                Err(error) if args.all && error.code() == Some(ErrorCode::AlreadyTerminal) => {
+                    writeln!(io.out, "{id} has ended")?;
+                }
+                Err(error) => return Err(HostError::from(error).into()),
+            }
+        }
+        Ok(Exit::Ok)
+    })
+}
+
+/// The runs that the user means.
+async fn meant(args: &CancelArgs, host: &Host) -> Result<Vec<ExecutionLine>, Error> {
+    if args.all {
+        let mut runs = args.filter.runs(host, MAX_CANCELLED).await?;
+        runs.retain(|run| !run.status.is_terminal());
+        return Ok(runs);
+    }
+    let mut runs = Vec::new();
+    for text in &args.runs {
+        let id = find(host, text).await?;
+        runs.push(host.detail(id).await?.line);
+    }
+    Ok(runs)
+}
+
+/// Tells which runs are meant, before anything is done to them.
+fn show(runs: &[ExecutionLine], io: &mut Io<'_>) -> Result<(), Error> {
+    let output = Output {
+        output: Form::Table,
+        no_headers: true,
+        time: None,
+    };
+    let times = output.times(io);
+    let few = &runs[..runs.len().min(MAX_SHOWN)];
+    let text = table(few, &times).render(false, false, &io.err);
+    io.talk(text.trim_end())?;
+    if runs.len() > MAX_SHOWN {
+        io.talk(format_args!("and {} more", runs.len() - MAX_SHOWN))?;
+    }
+    Ok(())
+}
+
+pub(super) fn pause(args: &PauseArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
+    steer(&args.runs, true, quiet, io)
+}
+
+pub(super) fn resume(args: &ResumeArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
+    steer(&args.runs, false, quiet, io)
+}
+
+fn steer(args: &Steered, pauses: bool, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
+    let reached = Reached::find(&args.target.given, Wants::Act, quiet, io)?;
+    let request = SteerRequest {
+        reason: args.reason.as_deref().map(Into::into),
+    };
+    reached.ask(async {
+        for text in &args.runs {
+            let id: ExecutionId = find(&reached.host, text).await?;
+            let server = reached.host.server()?;
+            let steered = if pauses {
+                server.pause(id, &request).await
+            } else {
+                server.resume(id, &request).await
+            };
+            let steered = steered.map_err(HostError::from)?;
+            let status = visible(steered.status.as_str());
+            let paint = io.out.paint();
+            writeln!(io.out, "{id} {}", paint.text(palette::NAME, status))?;
+        }
+        Ok(Exit::Ok)
+    })
+}

@@ -1,0 +1,96 @@
+//! The reference of the command line, `docs/cli.md`: made from the help texts, so that it cannot say
+//! anything else.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use clap::{Command, CommandFactory as _};
+
+use crate::args::CommandLine;
+
+/// Columns of the help texts.
+const WIDTH: usize = 96;
+
+const INTRODUCTION: &str = "\
+# The command line
+
+<!-- Made from the help texts by a test: UPDATE_DOCS=1 cargo test -p noetl-cli reference -->
+
+One binary, `noetl`, is the server, the workers and the client. Data goes to standard output, talk to
+standard error; lists are tables for people, and `-o json|jsonl|yaml` for programs, which may rely on
+their fields and on the exit codes. Colours obey `--color` and `NO_COLOR`.
+
+Commands that ask a server find it by `--server`, else `--profile`, else `NOETL_SERVER_URL`, else
+`NOETL_PROFILE`, else the profile in use (`noetl profile use`), else the server that has the database
+of this machine. Where none has it, commands that only look read that database themselves.
+
+";
+
+/// The whole page.
+fn page() -> String {
+    let mut command = CommandLine::command()
+        .term_width(WIDTH)
+        .color(clap::ColorChoice::Never);
+    command.build();
+    let mut page = INTRODUCTION.to_owned();
+    contents(&command, "noetl", 0, &mut page);
+    chapter(&command, "noetl", &mut page);
+    page
+}
+
+fn inner(command: &Command) -> impl Iterator<Item = &Command> {
+    let inner = command.get_subcommands();
+    inner.filter(|inner| inner.get_name() != "help" && !inner.is_hide_set())
+}
+
+fn contents(command: &Command, name: &str, depth: usize, page: &mut String) {
+    let about = command.get_about().map(ToString::to_string);
+    let about = about.unwrap_or_default();
+    let link = name.replace(' ', "-");
+    let _ = writeln!(
+        page,
+        "{:depth$}- [`{name}`](#{link}) {about}",
+        "",
+        depth = 2 * depth
+    );
+    for one in inner(command) {
+        contents(one, &format!("{name} {}", one.get_name()), depth + 1, page);
+    }
+}
+
+fn chapter(command: &Command, name: &str, page: &mut String) {
+    let help = command
+        .clone()
+        .term_width(WIDTH)
+        .render_long_help()
+        .to_string();
+    let help: Vec<&str> = help.lines().map(str::trim_end).collect();
+    let _ = write!(
+        page,
+        "\n## {name}\n\n```text\n{}\n```\n",
+        help.join("\n").trim_end()
+    );
+    for one in inner(command) {
+        chapter(one, &format!("{name} {}", one.get_name()), page);
+    }
+}
+
+#[test]
+fn the_reference_says_what_the_help_says() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
+    let page = page();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, &page).unwrap();
+    }
+    let written = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        written == page,
+        "docs/cli.md is not up to date: UPDATE_DOCS=1 cargo test -p noetl-cli reference"
+    );
+}
+
+/// A flag that two commands share means the same in both.
+#[test]
+fn every_command_is_sound() {
+    CommandLine::command().debug_assert();
+}

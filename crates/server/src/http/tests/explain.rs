@@ -1,0 +1,214 @@
+//! Why a run waits, or how it came to its end.
+
+use serde_json::{Value, json};
+
+use super::{House, house, is_ok};
+use noetl_types::ErrorCode;
+
+/// A playbook whose steps come to stand still in different ways.
+const WAITS: &str = "apiVersion: noetl.io/v2
+kind: Playbook
+metadata: { name: waits, path: demo/waits }
+workflow:
+  - step: start
+    tool: { kind: noop }
+    next: { spec: { mode: inclusive }, arcs: [{ step: ask }, { step: call }, { step: work }, { step: nap }] }
+  - step: ask
+    tool: { kind: approval, title: Ship it?, approvers: [ada], quorum: 1 }
+    next: { arcs: [{ step: both }] }
+  - step: call
+    tool: { kind: wait, signal: go, key: k1 }
+    next: { arcs: [{ step: both }] }
+  - step: nap
+    tool: { kind: sleep, for: 1h }
+  - step: work
+    loop: { in: [1, 2, 3], iterator: n, spec: { mode: parallel } }
+    tool: { kind: noop }
+    next: { arcs: [{ step: both }] }
+  - step: both
+    tool: { kind: noop }
+";
+
+const FAILS: &str = "apiVersion: noetl.io/v2
+kind: Playbook
+metadata: { name: fails, path: demo/fails }
+workflow:
+  - step: start
+    tool: { kind: noop }
+    next: { arcs: [{ step: bad }] }
+  - step: bad
+    tool: { kind: noop }
+";
+
+impl House {
+    async fn explained(&self, execution_id: &str) -> Value {
+        let reply = self
+            .get(&format!("/api/executions/{execution_id}/explain"))
+            .await;
+        assert!(is_ok(&reply), "{}", reply.text);
+        reply.json()
+    }
+}
+
+/// Kind, step, count and words of each thing that is waited for.
+fn told(explained: &Value) -> Vec<String> {
+    let waits = explained["waiting_on"].as_array().unwrap().iter();
+    waits
+        .map(|waits| {
+            let text = |key: &str| waits[key].as_str().unwrap_or("-").to_owned();
+            let (kind, step, detail) = (text("kind"), text("step"), text("detail"));
+            format!("{kind} {step} {}: {detail}", waits["count"])
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn a_run_without_a_worker_says_so() {
+    let house = house().await;
+    let id = house.started().await;
+    let explained = house.explained(&id).await;
+    assert_eq!(explained["status"], "RUNNING");
+    assert_eq!(
+        told(&explained),
+        ["pool start 1: waits for a worker of pool `shared`, which has none"]
+    );
+    assert_eq!(
+        explained["summary"],
+        "step `start` waits for a worker of pool `shared`, which has none"
+    );
+    let worker = json!({ "name": "w1", "capacity": 4, "labels": { "pool_name": "shared" } });
+    house.post("/api/worker/pool/register", worker).await;
+    assert_eq!(
+        told(&house.explained(&id).await),
+        ["pool start 1: waits for a worker of pool `shared`, which has 1"]
+    );
+    house.leased().await;
+    let explained = house.explained(&id).await;
+    assert_eq!(told(&explained), ["lease start 1: is at work"]);
+    assert_eq!(explained["waiting_on"][0]["holders"], json!(["w1"]));
+    assert!(explained["waiting_on"][0]["until"].is_string());
+}
+
+#[tokio::test]
+async fn each_thing_that_is_waited_for_is_told_once() {
+    let house = house().await;
+    let id = house.started_with(WAITS, "demo/waits").await;
+    let command = house.leased().await;
+    house.finish(&command, json!({})).await;
+    let explained = house.explained(&id).await;
+    let nap = explained["waiting_on"][3]["until"].as_str().unwrap();
+    assert_eq!(
+        told(&explained),
+        [
+            "pool work 3: waits for a worker of pool `shared`, which has none".to_owned(),
+            "approval ask 1: waits for approval: Ship it?".to_owned(),
+            "signal call 1: waits for signal `go` with key `k1`".to_owned(),
+            format!("timer nap 1: sleeps until {nap}"),
+        ]
+    );
+    assert_eq!(explained["waiting_on"][1]["holders"], json!(["ada"]));
+
+    let signal = json!({ "name": "go", "key": "k1" });
+    let sent = house
+        .post(&format!("/api/executions/{id}/signal"), signal)
+        .await;
+    assert!(is_ok(&sent), "{}", sent.text);
+    let explained = house.explained(&id).await;
+    let last = told(&explained).pop().unwrap();
+    assert_eq!(
+        last,
+        "join both 1: waits for `ask`, `work`, which may still lead to it"
+    );
+
+    let one = house
+        .get(&format!("/api/executions/{id}/explain?step=ask"))
+        .await;
+    assert_eq!(told(&one.json()).len(), 1);
+    let none = house
+        .get(&format!("/api/executions/{id}/explain?step=nope"))
+        .await;
+    none.is_problem(ErrorCode::NotFound);
+
+    house
+        .post(&format!("/api/executions/{id}/pause"), json!({}))
+        .await;
+    let explained = house.explained(&id).await;
+    assert_eq!(explained["status"], "PAUSED");
+    assert_eq!(
+        explained["summary"],
+        "the run is paused: nothing is handed out until it is resumed; 3 things more are waited for"
+    );
+}
+
+#[tokio::test]
+async fn a_failure_has_its_place_and_its_causes() {
+    let house = house().await;
+    let id = house.started_with(FAILS, "demo/fails").await;
+    let first = house.leased().await;
+    house.finish(&first, json!({})).await;
+    let second = house.leased().await;
+    let report = json!({
+        "execution_id": second["execution_id"],
+        "command_id": second["command_id"],
+        "attempt": second["attempt"],
+        "lease_token": second["lease_token"],
+        "status": "failed",
+        "error": { "kind": "transform", "message": "boom", "retryable": false },
+    });
+    let body = json!({ "worker_id": "w1", "reports": [report] });
+    let reported = house.post("/api/commands/report", body).await;
+    assert!(is_ok(&reported), "{}", reported.text);
+    let explained = house.explained(&id).await;
+    assert_eq!(explained["status"], "FAILED");
+    assert_eq!(explained["summary"], "step `bad` failed: boom");
+    assert_eq!(explained["waiting_on"], json!([]));
+    assert_eq!(explained["failure"]["step"], "bad");
+    assert_eq!(explained["failure"]["error"]["message"], "boom");
+    assert_eq!(explained["failure"]["line"], 8, "{explained}");
+    let chain: Vec<&str> = explained["cause"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|cause| cause["event_type"].as_str().unwrap())
+        .collect();
+    assert_eq!(chain.first(), Some(&"playbook.failed"));
+    assert_eq!(chain.last(), Some(&"playbook.started"), "{chain:?}");
+    assert!(chain.contains(&"call.error"), "{chain:?}");
+}
+
+#[tokio::test]
+async fn a_run_that_ended_well_waits_for_nothing() {
+    let house = house().await;
+    let id = house.finished().await;
+    let explained = house.explained(&id).await;
+    assert_eq!(explained["waiting_on"], json!([]));
+    let summary = explained["summary"].as_str().unwrap();
+    assert!(summary.starts_with("it completed after "), "{summary}");
+    let nobody = house
+        .get("/api/executions/7000000000000000000/explain")
+        .await;
+    nobody.is_problem(ErrorCode::NotFound);
+}
+
+#[tokio::test]
+async fn a_worker_that_is_asked_to_leave_hears_of_it() {
+    let house = house().await;
+    let name = json!({ "name": "w1" });
+    let asked = house.post("/api/worker/pool/drain", name.clone()).await;
+    asked.is_problem(ErrorCode::NotFound);
+    let worker = json!({ "name": "w1", "capacity": 4, "labels": { "pool_name": "shared" } });
+    house
+        .post("/api/worker/pool/register", worker.clone())
+        .await;
+    let alive = house.post("/api/worker/pool/heartbeat", name.clone()).await;
+    assert_eq!(alive.at("/drain"), false);
+    let asked = house.post("/api/worker/pool/drain", name.clone()).await;
+    assert_eq!(asked.text_at("/status"), "draining");
+    assert_eq!(asked.at("/capacity"), 4);
+    let alive = house.post("/api/worker/pool/heartbeat", name.clone()).await;
+    assert_eq!(alive.at("/drain"), true);
+    let pools = house.get("/api/worker/pools").await;
+    assert_eq!(pools.text_at("/items/0/status"), "draining");
+    let again = house.post("/api/worker/pool/register", worker).await;
+    assert_eq!(again.text_at("/status"), "active");
+}
