@@ -9,6 +9,7 @@ mod bind;
 mod block;
 mod commons;
 mod function;
+mod known;
 mod open;
 mod outbox;
 mod outlets;
