@@ -158,7 +158,7 @@ async fn holds_the_corpus(store: Arc<dyn Store>, logs: &[Log], place: &str) {
         let half = log.events.len() / 2;
         let (first, second) = log.events.split_at(half);
         fill(&*store, log.id, &[first, second]).await;
-        let sum = whole(&store, log.id).await;
+        let sum = whole(&*store, log.id).await;
         assert_eq!(sum, log.checksum, "{} on {place}", log.name);
         // Half of it, by place and by time, is the same prefix.
         let half = i64::try_from(half).unwrap();
@@ -168,7 +168,7 @@ async fn holds_the_corpus(store: Arc<dyn Store>, logs: &[Log], place: &str) {
                 cut,
                 ..ReplayQuery::new(log.id)
             };
-            let folded = replay(&store, &query).await.unwrap();
+            let folded = replay(&*store, &query).await.unwrap();
             assert_eq!(folded.state.version().get(), half, "{}", log.name);
             sums.push(folded.state.checksums());
         }
@@ -219,13 +219,13 @@ async fn y3_the_corpus_on_postgres_in_three_zones_and_two_locales() {
             for log in &some {
                 let (first, second) = log.events.split_at(1);
                 fill(&*store, log.id, &[first, second]).await;
-                let sum = whole(&store, log.id).await;
+                let sum = whole(&*store, log.id).await;
                 assert_eq!(sum, log.checksum, "{} on {place}", log.name);
                 let query = ReplayQuery {
                     cut: Cut::Time(seconds(1)),
                     ..ReplayQuery::new(log.id)
                 };
-                let folded = replay(&store, &query).await.unwrap();
+                let folded = replay(&*store, &query).await.unwrap();
                 assert_eq!(folded.state.version().get(), 1, "{} on {place}", log.name);
             }
         }
@@ -263,7 +263,7 @@ async fn y4_a_time_cuts_off_the_end_of_a_log() {
             cut: Cut::Time(time),
             ..ReplayQuery::new(id)
         };
-        let folded = replay(&store, &query).await.unwrap();
+        let folded = replay(&*store, &query).await.unwrap();
         assert_eq!(folded.state.version().get(), wanted, "at {time}");
     }
 }
@@ -359,7 +359,7 @@ async fn damaged_snapshots_are_passed_over() {
             checksum,
         };
         store.write_snapshot(snapshot).await.unwrap();
-        let folded = replay(&store, &ReplayQuery::new(id)).await.unwrap();
+        let folded = replay(&*store, &ReplayQuery::new(id)).await.unwrap();
         assert!(folded.seed.is_none());
         assert_eq!(folded.state.version().get(), 10);
     }

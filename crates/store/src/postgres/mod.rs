@@ -10,6 +10,7 @@ mod block;
 mod commons;
 mod credentials;
 mod function;
+mod known;
 mod open;
 mod outbox;
 mod outlets;

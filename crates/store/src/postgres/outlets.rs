@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
 use noetl_types::{FeedPosition, OutboxId, Text, Timestamp};
 
-use super::{PostgresStore, outbox, query, stream};
+use super::{PostgresStore, known, outbox, stream};
 use crate::error::StoreError;
 use crate::model::{
     ClaimedMessage, EventKey, Failed, FeedLag, Known, LogEpoch, OutboxClaim, OutboxFacts,
@@ -56,7 +56,7 @@ impl Outlets for PostgresStore {
     }
 
     async fn known(&self, events: Vec<EventKey>) -> Result<Known, StoreError> {
-        query::known(&self.pool, &events).await
+        known::known(&self.pool, &events).await
     }
 
     async fn quarantine(&self, refused: Vec<Quarantined>) -> Result<(), StoreError> {
