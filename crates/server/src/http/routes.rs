@@ -39,6 +39,10 @@ const CATALOG_READ: Access = Access::AnyOf(&[Scope::CatalogRead]);
 const CATALOG_WRITE: Access = Access::AnyOf(&[Scope::CatalogWrite]);
 const WORKER: Access = Access::AnyOf(&[Scope::Worker]);
 const METRICS_READ: Access = Access::AnyOf(&[Scope::MetricsRead]);
+/// Runs that other runs start, as their workers ask for them.
+const RUN_OR_WORK: Access = Access::AnyOf(&[Scope::ExecRun, Scope::Worker]);
+/// Workers fetch the definition of what they run.
+const CATALOG_READ_OR_WORK: Access = Access::AnyOf(&[Scope::CatalogRead, Scope::Worker]);
 const ADMIN: Access = Access::AnyOf(&[Scope::Admin]);
 const READ_OR_WORK: Access = Access::AnyOf(&[Scope::ExecRead, Scope::Worker]);
 
@@ -105,7 +109,7 @@ fn health_routes(routes: Routes) -> Routes {
 
 fn user_routes(routes: Routes) -> Routes {
     routes
-        .add(EXEC_RUN, POST, paths::EXECUTE, execute::execute)
+        .add(RUN_OR_WORK, POST, paths::EXECUTE, execute::execute)
         .add(EXEC_READ, GET, paths::EXECUTIONS, executions::list)
         .add(EXEC_READ, GET, paths::EXECUTION, executions::detail)
         .add(EXEC_READ, GET, paths::EXECUTION_STATUS, executions::status)
@@ -206,7 +210,7 @@ fn catalog_routes(routes: Routes) -> Routes {
         )
         .add(CATALOG_READ, POST, paths::CATALOG_AGENTS, catalog::agents)
         .add(
-            CATALOG_READ,
+            CATALOG_READ_OR_WORK,
             POST,
             paths::CATALOG_RESOURCE,
             catalog::resource,

@@ -149,5 +149,10 @@ pub(in crate::http) async fn resource(
     For(app): For,
     JsonBody(request): JsonBody<ResourceRequest>,
 ) -> Result<Answer<CatalogItem>, Failure> {
+    if request.catalog_id.is_none() && !app.identity.may(Scope::CatalogRead) {
+        let text =
+            "a worker reads the definitions that its commands name by catalog_id, and no others";
+        return Err(Failure::new(ErrorCode::Forbidden, text));
+    }
     Ok(Answer(app.runtime.catalog_item(request).await?))
 }

@@ -8,8 +8,9 @@ use noetl_api::execution::{
     CancelAnswer, CancelRequest, CleanupAnswer, CleanupRequest, FinalizeAnswer, FinalizeRequest,
     SteerAnswer, SteerRequest,
 };
+use noetl_types::ErrorCode;
 
-use crate::http::access::Caller;
+use crate::http::access::{Caller, Scope};
 use crate::http::acting::For;
 use crate::http::answer::Answer;
 use crate::http::body::{JsonBody, JsonBodyOrDefault};
@@ -22,6 +23,11 @@ pub(in crate::http) async fn execute(
     key: KeyOf,
     JsonBody(request): JsonBody<ExecuteRequest>,
 ) -> Result<Answer<ExecuteAnswer>, Failure> {
+    if request.parent_execution_id.is_none() && !app.identity.may(Scope::ExecRun) {
+        let text = "a worker starts runs only under one that it works for: name it by \
+            parent_execution_id, or show a token with the scope exec:run";
+        return Err(Failure::new(ErrorCode::Forbidden, text));
+    }
     let begun = match key.text() {
         Some(key) => app.runtime.execute_once(request, key).await?,
         None => app.runtime.execute(request).await?,

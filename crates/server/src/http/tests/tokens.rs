@@ -395,6 +395,20 @@ async fn a_worker_has_its_pools_and_no_others() {
     let refused = post(&bound, "/api/worker/pool/register", name).await;
     refused.is_problem(ErrorCode::Forbidden);
 
+    // A worker reads what its commands name and starts what its runs ask for, and nothing else.
+    let catalog_id = registered.text_at("/catalog_id");
+    let resource = "/api/catalog/resource";
+    let by_id = json!({ "catalog_id": catalog_id });
+    assert!(is_ok(&post(&free, resource, by_id).await));
+    let by_path = post(&free, resource, json!({ "path": "demo/two" })).await;
+    by_path.is_problem(ErrorCode::Forbidden);
+    let alone = post(&free, "/api/execute", json!({ "path": "demo/two" })).await;
+    alone.is_problem(ErrorCode::Forbidden);
+    let child = json!({ "path": "demo/two", "parent_execution_id": execution_id });
+    assert!(is_ok(&post(&free, "/api/execute", child.clone()).await));
+    let child = post(&bound, "/api/execute", child).await;
+    child.is_problem(ErrorCode::Forbidden);
+
     // Even who knows the token of the lease reports for its own pool only.
     let leased = post(&free, "/api/commands/lease", lease("shared")).await;
     let command = leased.at("/commands/0");
