@@ -24,8 +24,10 @@ mod memory;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod migration;
 mod model;
+mod outlets;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+mod project;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod row;
 mod seal;
@@ -39,8 +41,10 @@ pub use commons::Commons;
 pub use error::{Cause, StoreError};
 pub use memory::MemoryStore;
 pub use model::*;
+pub use outlets::Outlets;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresStore;
+pub use project::project;
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
 pub use store::Store;

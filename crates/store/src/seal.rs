@@ -75,6 +75,7 @@ fn seal(mut append: Append) -> Result<Sealed, InvalidAppend> {
             chain,
         });
     }
+    let is_audit = is_audit || append.is_copy;
     Ok(Sealed {
         append,
         events,

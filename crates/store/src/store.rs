@@ -19,13 +19,14 @@ use crate::model::{
     NewCatalogEntry, NewRuntime, PoolCount, PutRefused, Registered, Release, ResultPut, Runtime,
     RuntimeKind, Snapshot, SnapshotKey, StoredResult, VersionFilter,
 };
+use crate::outlets::Outlets;
 
 /// Where a system keeps what it knows.
 ///
 /// Times and tokens come in with the call: a store reads no clock and makes no random numbers. A
 /// call whose future is dropped may still take effect.
 #[async_trait]
-pub trait Store: Commons + Send + Sync + fmt::Debug {
+pub trait Store: Commons + Outlets + Send + Sync + fmt::Debug {
     /// Writes events, and all that follows from them, with one verdict for each append.
     ///
     /// Appends are independent: none fails because of another. Where two of one call name the same
@@ -56,7 +57,16 @@ pub trait Store: Commons + Send + Sync + fmt::Debug {
         event_id: EventId,
     ) -> Result<Option<StoredEvent>, StoreError>;
 
-    /// Keeps a snapshot. One of the same kind and version that is there already stays.
+    /// The newest snapshot of an execution that was taken at a version or before.
+    async fn snapshot(
+        &self,
+        execution_id: ExecutionId,
+        key: &SnapshotKey,
+        at_most: Version,
+    ) -> Result<Option<Snapshot>, StoreError>;
+
+    /// Keeps a snapshot. One of the same kind and version that is there already stays. Of a kind no
+    /// more than [`crate::MAX_SNAPSHOTS`] are kept: then those go that stand closest to others.
     async fn write_snapshot(&self, snapshot: Snapshot) -> Result<(), StoreError>;
 
     /// Keeps a result that comes by itself. The same one again is fine.

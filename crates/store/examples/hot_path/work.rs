@@ -94,6 +94,8 @@ impl Run {
             now: noon(),
             events,
             keep_checksums: false,
+            is_copy: false,
+            outbox: false,
             start: None,
             view: ExecutionView {
                 status: ExecutionStatus::Running,

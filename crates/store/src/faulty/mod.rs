@@ -4,6 +4,7 @@
 //! test can break each call in turn, or at random from a seed.
 
 mod commons;
+mod outlets;
 #[cfg(test)]
 mod tests;
 
@@ -40,6 +41,8 @@ pub enum Method {
     Events,
     /// [`Store::event`]
     Event,
+    /// [`Store::snapshot`]
+    Snapshot,
     /// [`Store::write_snapshot`]
     WriteSnapshot,
     /// [`Store::put_result`]
@@ -128,6 +131,46 @@ pub enum Method {
     DeleteVars,
     /// [`crate::Commons::sweep`]
     Sweep,
+    /// [`crate::Outlets::claim_outbox`]
+    ClaimOutbox,
+    /// [`crate::Outlets::mark_published`]
+    MarkPublished,
+    /// [`crate::Outlets::mark_failed`]
+    MarkFailed,
+    /// [`crate::Outlets::outbox_pending`]
+    OutboxPending,
+    /// [`crate::Outlets::outbox`]
+    Outbox,
+    /// [`crate::Outlets::outbox_facts`]
+    OutboxFacts,
+    /// [`crate::Outlets::replay_outbox`]
+    ReplayOutbox,
+    /// [`crate::Outlets::discard_outbox`]
+    DiscardOutbox,
+    /// [`crate::Outlets::purge_outbox`]
+    PurgeOutbox,
+    /// [`crate::Outlets::known`]
+    Known,
+    /// [`crate::Outlets::quarantine`]
+    Quarantine,
+    /// [`crate::Outlets::quarantined`]
+    Quarantined,
+    /// [`crate::Outlets::log_epoch`]
+    LogEpoch,
+    /// [`crate::Outlets::begin_log_epoch`]
+    BeginLogEpoch,
+    /// [`crate::Outlets::take_stream`]
+    TakeStream,
+    /// [`crate::Outlets::renew_stream`]
+    RenewStream,
+    /// [`crate::Outlets::move_stream`]
+    MoveStream,
+    /// [`crate::Outlets::release_stream`]
+    ReleaseStream,
+    /// [`crate::Outlets::stream_cursor`]
+    StreamCursor,
+    /// [`crate::Outlets::feed_lag`]
+    FeedLag,
 }
 
 impl Method {
@@ -137,6 +180,7 @@ impl Method {
         Self::Load,
         Self::Events,
         Self::Event,
+        Self::Snapshot,
         Self::WriteSnapshot,
         Self::PutResult,
         Self::Result,
@@ -181,6 +225,26 @@ impl Method {
         Self::Vars,
         Self::DeleteVars,
         Self::Sweep,
+        Self::ClaimOutbox,
+        Self::MarkPublished,
+        Self::MarkFailed,
+        Self::OutboxPending,
+        Self::Outbox,
+        Self::OutboxFacts,
+        Self::ReplayOutbox,
+        Self::DiscardOutbox,
+        Self::PurgeOutbox,
+        Self::Known,
+        Self::Quarantine,
+        Self::Quarantined,
+        Self::LogEpoch,
+        Self::BeginLogEpoch,
+        Self::TakeStream,
+        Self::RenewStream,
+        Self::MoveStream,
+        Self::ReleaseStream,
+        Self::StreamCursor,
+        Self::FeedLag,
     ];
 }
 
@@ -339,6 +403,16 @@ impl<S: Store> Store for FaultyStore<S> {
     ) -> Result<Option<StoredEvent>, StoreError> {
         let answer = self.fault(Method::Event).await?;
         answer.of(self.inner.event(execution_id, event_id).await)
+    }
+
+    async fn snapshot(
+        &self,
+        execution_id: ExecutionId,
+        key: &SnapshotKey,
+        at_most: Version,
+    ) -> Result<Option<Snapshot>, StoreError> {
+        let answer = self.fault(Method::Snapshot).await?;
+        answer.of(self.inner.snapshot(execution_id, key, at_most).await)
     }
 
     async fn write_snapshot(&self, snapshot: Snapshot) -> Result<(), StoreError> {

@@ -8,19 +8,22 @@ use noetl_types::id::HighWater;
 use noetl_types::limits::PageLimit;
 use noetl_types::record::verify_chain;
 use noetl_types::{
-    CatalogId, CommandId, FeedPosition, MachineId, PlaybookPath, ResultId, RuntimeId, TenantId,
-    Version, sha256,
+    CatalogId, CommandId, FeedPosition, MachineId, OutboxId, PlaybookPath, ResultId, RuntimeId,
+    TenantId, Text, Version, sha256,
 };
 
 use super::{Fault, FaultyStore, Method};
 use crate::suite::fixture::{Run, all_executions, at, claim, lease_of, one, worker};
+use crate::suite::outbox::claim as outbox_claim;
 use crate::suite::result::{put, result};
+use crate::suite::stream::take as stream_take;
 use crate::suite::wait::signal;
 use crate::{
     AppendRefused, BroadcastFilter, CatalogFilter, CatalogKey, CommandFilter, ErrandOutcome,
     FeedLimit, Head, LogPage, MachineRefused, MachineRenewal, MachineRequest, MemoryStore,
-    NewCatalogEntry, NewRuntime, PutRefused, RuntimeKind, SlotChoice, SlotHolder, SlotId, Snapshot,
-    SnapshotKey, Store, StoreError, Swept, VarsRefused, VersionFilter, WaitChoice, WaitFilter,
+    NewCatalogEntry, NewRuntime, OutboxFailure, OutboxFilter, PutRefused, QuarantineFilter,
+    RuntimeKind, SlotChoice, SlotHolder, SlotId, Snapshot, SnapshotKey, Store, StoreError,
+    StreamMove, StreamOwner, Swept, VarsRefused, VersionFilter, WaitChoice, WaitFilter,
 };
 
 /// Appends an event as a driver does: after any failure it looks where the log stands.
@@ -103,6 +106,8 @@ async fn call_all(store: &dyn Store) -> Vec<Result<(), StoreError>> {
     let mut answers = call_about_runs(store).await;
     answers.extend(call_about_the_rest(store).await);
     answers.extend(call_about_the_commons(store).await);
+    answers.extend(call_about_the_outbox(store).await);
+    answers.extend(call_about_streams(store).await);
     answers
 }
 
@@ -132,6 +137,7 @@ async fn call_about_runs(store: &dyn Store) -> Vec<Result<(), StoreError>> {
         store.load(run.id, &key, page).await.map(drop),
         store.events(run.id, Version::EMPTY, page).await.map(drop),
         store.event(run.id, command_id.into()).await.map(drop),
+        store.snapshot(run.id, &key, Version::EMPTY).await.map(drop),
         store.write_snapshot(snapshot).await,
         of_put(store.put_result(put(run.id, result(9, b"{}"))).await),
         store
@@ -269,6 +275,72 @@ async fn call_about_the_commons(store: &dyn Store) -> Vec<Result<(), StoreError>
         store.vars(id, None).await.map(drop),
         store.delete_vars(id, None).await.map(drop),
         store.sweep(Swept::Blobs, now, limit).await.map(drop),
+    ]
+}
+
+async fn call_about_the_outbox(store: &dyn Store) -> Vec<Result<(), StoreError>> {
+    let (now, limit) = (at("12:00:00"), PageLimit::default());
+    let row = OutboxId::new(1).unwrap();
+    let failure = OutboxFailure {
+        outbox_id: row,
+        error: "e".into(),
+        attempts: None,
+        max_delay: noetl_types::Millis::from_secs(300),
+        max_attempts: 20,
+        now,
+    };
+    let rows = OutboxFilter {
+        status: None,
+        after: None,
+        limit,
+    };
+    let refused = QuarantineFilter {
+        source: None,
+        after: None,
+        limit,
+    };
+    vec![
+        store
+            .claim_outbox(outbox_claim("p", 1, now))
+            .await
+            .map(drop),
+        store.mark_published(Vec::new(), now).await.map(drop),
+        store.mark_failed(failure).await.map(drop),
+        store.outbox_pending(now).await.map(drop),
+        store.outbox(rows).await.map(drop),
+        store.outbox_facts().await.map(drop),
+        store.replay_outbox(vec![row], now).await.map(drop),
+        store.discard_outbox(vec![row], now).await.map(drop),
+        store.purge_outbox(now, limit).await.map(drop),
+        store.known(Vec::new()).await.map(drop),
+        store.quarantine(Vec::new()).await,
+        store.quarantined(refused).await.map(drop),
+    ]
+}
+
+async fn call_about_streams(store: &dyn Store) -> Vec<Result<(), StoreError>> {
+    let (name, now) = (Text::from("s"), at("12:00:00"));
+    let owner = || StreamOwner {
+        name: "s".into(),
+        epoch: 1,
+        now,
+    };
+    let restart = StreamMove::Restart {
+        to: FeedPosition::default(),
+        stream_created_at: None,
+    };
+    vec![
+        store.log_epoch().await.map(drop),
+        store.begin_log_epoch().await.map(drop),
+        store
+            .take_stream(stream_take("s", "me", now))
+            .await
+            .map(drop),
+        store.renew_stream(owner(), now).await.map(drop),
+        store.move_stream(owner(), restart).await.map(drop),
+        store.release_stream(owner()).await.map(drop),
+        store.stream_cursor(&name).await.map(drop),
+        store.feed_lag(FeedPosition::default()).await.map(drop),
     ]
 }
 

@@ -13,6 +13,7 @@ impl State {
         let head = sealed.head;
         self.write_execution(&sealed);
         let feed = self.write_events(&sealed);
+        self.outlets.append(&sealed);
         let execution_id = sealed.append.execution_id;
         let tenant_id = sealed.tenant_id.clone();
         for change in sealed.append.commands {

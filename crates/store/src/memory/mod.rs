@@ -5,6 +5,7 @@
 
 mod append;
 mod commons;
+mod outlets;
 mod queue;
 mod shared;
 mod state;
@@ -93,6 +94,16 @@ impl Store for MemoryStore {
         event_id: EventId,
     ) -> Result<Option<StoredEvent>, StoreError> {
         Ok(self.lock().event(execution_id, event_id).cloned())
+    }
+
+    async fn snapshot(
+        &self,
+        execution_id: ExecutionId,
+        key: &SnapshotKey,
+        at_most: Version,
+    ) -> Result<Option<Snapshot>, StoreError> {
+        let state = self.lock();
+        Ok(state.snapshot(execution_id, key, at_most).cloned())
     }
 
     async fn write_snapshot(&self, snapshot: Snapshot) -> Result<(), StoreError> {

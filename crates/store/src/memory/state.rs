@@ -10,6 +10,7 @@ use noetl_types::{
     TenantId, Text, Timestamp, Version,
 };
 
+use super::outlets::OutletState;
 use super::shared::Shared;
 use crate::error::StoreError;
 use crate::machines::Machines;
@@ -17,7 +18,7 @@ use crate::model::{
     CatalogEntry, CatalogFilter, CatalogKey, Command, Counts, DueTimer, Execution, ExecutionCursor,
     ExecutionFilter, ExecutionPage, FeedBatch, FeedLimit, Loaded, LogPage, NewCatalogEntry,
     NewRuntime, PutRefused, Registered, Runtime, RuntimeKind, Snapshot, SnapshotKey, StoredResult,
-    VersionFilter,
+    VersionFilter, superfluous,
 };
 
 /// The log of one execution.
@@ -43,6 +44,8 @@ pub(super) struct State {
     pub(super) runtimes: BTreeMap<(RuntimeKind, Text), Runtime>,
     /// What is about more than one execution.
     pub(super) shared: Shared,
+    /// What publishers and projectors use.
+    pub(super) outlets: OutletState,
     /// Executions with ids below are dropped.
     dropped_below: i64,
 }
@@ -104,12 +107,8 @@ impl State {
         page: LogPage,
     ) -> Option<Loaded> {
         let execution = self.executions.get(&execution_id)?.clone();
-        let of_key = |version| (execution_id, key.clone(), version);
-        let snapshot = self
-            .snapshots
-            .range(of_key(Version::EMPTY)..=of_key(execution.head.version))
-            .next_back()
-            .map(|(_, snapshot)| snapshot.clone());
+        let snapshot = self.snapshot(execution_id, key, execution.head.version);
+        let snapshot = snapshot.cloned();
         let after = snapshot
             .as_ref()
             .map_or(Version::EMPTY, |snapshot| snapshot.head.version);
@@ -117,13 +116,30 @@ impl State {
         Some(Loaded::of(execution, snapshot, tail, page))
     }
 
+    pub(super) fn snapshot(
+        &self,
+        execution_id: ExecutionId,
+        key: &SnapshotKey,
+        at_most: Version,
+    ) -> Option<&Snapshot> {
+        let of_key = |version| (execution_id, key.clone(), version);
+        let snapshots = self
+            .snapshots
+            .range(of_key(Version::EMPTY)..=of_key(at_most));
+        snapshots.last().map(|(_, snapshot)| snapshot)
+    }
+
     pub(super) fn write_snapshot(&mut self, snapshot: Snapshot) {
-        let key = (
-            snapshot.execution_id,
-            snapshot.key.clone(),
-            snapshot.head.version,
-        );
-        self.snapshots.entry(key).or_insert(snapshot);
+        let (execution_id, key) = (snapshot.execution_id, snapshot.key.clone());
+        let of_key = |version| (execution_id, key.clone(), version);
+        let place = of_key(snapshot.head.version);
+        self.snapshots.entry(place).or_insert(snapshot);
+        let last = Version::new(i64::MAX).unwrap_or_default();
+        let kept = self.snapshots.range(of_key(Version::EMPTY)..=of_key(last));
+        let versions: Vec<_> = kept.map(|((.., version), _)| *version).collect();
+        if let Some(version) = superfluous(&versions) {
+            self.snapshots.remove(&of_key(version));
+        }
     }
 
     pub(super) fn feed(&self, after: FeedPosition, limit: FeedLimit) -> FeedBatch {

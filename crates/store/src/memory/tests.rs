@@ -4,7 +4,7 @@ use std::future::{Ready, ready};
 use std::sync::Arc;
 
 use super::MemoryStore;
-use crate::suite::{Bench, differ, differ_in_lanes, differ_with_faults, store_suite};
+use crate::suite::{Bench, differ, differ_in_lanes, differ_with_faults, outlet_suite, store_suite};
 
 fn bench() -> Ready<Bench> {
     let store = Arc::new(MemoryStore::new());
@@ -20,6 +20,7 @@ fn bench() -> Ready<Bench> {
 }
 
 store_suite!(bench);
+outlet_suite!(bench);
 
 #[tokio::test]
 async fn a_history_is_the_same_twice() {

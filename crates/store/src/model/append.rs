@@ -37,6 +37,11 @@ pub struct Append {
     pub events: Vec<NewEvent>,
     /// Whether id or body came from a client, so that the digest of the envelope is kept.
     pub keep_checksums: bool,
+    /// Whether the events were written elsewhere and are copied: then they may follow the end of the
+    /// execution, whatever they are.
+    pub is_copy: bool,
+    /// Whether each event gets a row of the outbox.
+    pub outbox: bool,
     /// What is fixed when an execution is made; present exactly in its first append.
     pub start: Option<ExecutionFacts>,
     /// The execution as it is after the events.

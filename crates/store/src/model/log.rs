@@ -1,6 +1,6 @@
 //! Reading the log of one execution, and the snapshots that shorten it.
 
-use noetl_types::{Digest, ExecutionId, StoredEvent, Text};
+use noetl_types::{Digest, ExecutionId, StoredEvent, Text, Version};
 
 use super::execution::Execution;
 use super::head::Head;
@@ -31,6 +31,21 @@ pub struct SnapshotKey {
     pub kind: Text,
     /// The version of the fold; a state of another version means something else.
     pub fold_version: u32,
+}
+
+/// Snapshots of one kind and fold that are kept of an execution.
+pub const MAX_SNAPSHOTS: usize = 64;
+
+/// Which of too many snapshots goes: the one whose neighbours are closest to each other, and never
+/// the newest. The versions come in rising order.
+pub(crate) fn superfluous(versions: &[Version]) -> Option<Version> {
+    if versions.len() <= MAX_SNAPSHOTS {
+        return None;
+    }
+    let before = std::iter::once(0).chain(versions.iter().map(|it| it.get()));
+    let between = before.zip(versions).zip(versions.iter().skip(1));
+    let gap = between.map(|((before, this), behind)| (behind.get() - before, *this));
+    gap.min().map(|(_, version)| version)
 }
 
 /// A folded state, as of an event.

@@ -5,6 +5,7 @@ mod cache;
 mod catalog;
 mod claim;
 mod command;
+mod copy;
 mod errand;
 mod execution;
 mod feed;
@@ -12,11 +13,15 @@ mod head;
 mod key;
 mod log;
 mod machine;
+mod message;
+mod outbox;
+mod quarantine;
 mod queue;
 mod result;
 mod runtime;
 mod signal;
 mod slot;
+mod stream;
 mod sweep;
 mod timer;
 mod var;
@@ -34,6 +39,7 @@ pub use command::{
     Claim, ClaimedCommand, Command, CommandChange, CommandEnd, Extension, Fence, Holder, LeaseHold,
     LeaseRequest, LeaseToken, LeasedCommand, NewCommand, Release, StepInstance,
 };
+pub use copy::{Copied, CopyBatch, CopyScope, EventKey, Known};
 pub use errand::{Errand, ErrandChange, ErrandOutcome};
 pub use execution::{
     Counts, Execution, ExecutionCursor, ExecutionFacts, ExecutionFilter, ExecutionPage,
@@ -42,8 +48,14 @@ pub use execution::{
 pub use feed::{FeedBatch, FeedLimit};
 pub use head::Head;
 pub use key::MatchKey;
-pub use log::{Loaded, LogPage, Snapshot, SnapshotKey};
+pub use log::{Loaded, LogPage, MAX_SNAPSHOTS, Snapshot, SnapshotKey};
 pub use machine::{MachineLease, MachineRefused, MachineRenewal, MachineRequest};
+pub use message::{LogEpoch, Message, body, message_id, subject};
+pub use outbox::{
+    ClaimedMessage, Failed, JSON_CODEC, MAX_CLAIM_BYTES, OutboxClaim, OutboxFacts, OutboxFailure,
+    OutboxFilter, OutboxMark, OutboxRow, OutboxStatus, UnknownOutboxStatus, backoff,
+};
+pub use quarantine::{QuarantineFilter, Quarantined};
 pub use queue::{CommandChoice, CommandFilter, CommandPage, MAX_POOLS, PoolCount};
 pub use result::{
     BLOB_BYTES, MAX_APPEND_RESULT_BYTES, MAX_RESULT_BYTES, NewResult, PutRefused, ResultPut,
@@ -52,6 +64,10 @@ pub use result::{
 pub use runtime::{NewRuntime, Runtime, RuntimeKind, UnknownRuntimeKind};
 pub use signal::{Broadcast, BroadcastFilter};
 pub use slot::{Slot, SlotChange, SlotChoice, SlotHolder, SlotId, SlotState, SlotWish};
+pub use stream::{
+    FeedLag, MAX_FEED_LAG, StreamBegin, StreamCursor, StreamMove, StreamOwner, StreamTake,
+    StreamTaken,
+};
 pub use sweep::Swept;
 pub use timer::{DueTimer, TimerChange};
 pub use var::{
@@ -64,6 +80,7 @@ pub use wait::{
 };
 
 pub(crate) use claim::KeptDedup;
+pub(crate) use log::superfluous;
 pub(crate) use signal::oldest;
 pub(crate) use slot::{MAX_GRANTS, grant};
 pub(crate) use var::check_vars;

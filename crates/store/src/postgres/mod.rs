@@ -10,6 +10,7 @@ mod block;
 mod commons;
 mod function;
 mod open;
+mod outlets;
 mod partition;
 mod pool;
 mod query;
@@ -155,6 +156,15 @@ impl Store for PostgresStore {
         event_id: EventId,
     ) -> Result<Option<StoredEvent>, StoreError> {
         query::event(&self.pool, execution_id, event_id).await
+    }
+
+    async fn snapshot(
+        &self,
+        execution_id: ExecutionId,
+        key: &SnapshotKey,
+        at_most: Version,
+    ) -> Result<Option<Snapshot>, StoreError> {
+        query::snapshot(&self.pool, execution_id, key, at_most).await
     }
 
     async fn write_snapshot(&self, snapshot: Snapshot) -> Result<(), StoreError> {

@@ -18,7 +18,7 @@ use crate::model::{
     CatalogEntry, CatalogFilter, CatalogKey, Counts, DueTimer, Execution, ExecutionFilter,
     ExecutionPage, FeedBatch, FeedLimit, Loaded, LogPage, MachineLease, MachineRefused,
     NewCatalogEntry, NewRuntime, PutRefused, Registered, Runtime, RuntimeKind, Snapshot,
-    SnapshotKey, VersionFilter,
+    SnapshotKey, VersionFilter, superfluous,
 };
 use crate::row::{
     self, CATALOG, Cell, EVENT, EXECUTION, KeptResult, Kind, MACHINE, RUNTIME, SNAPSHOT,
@@ -90,6 +90,18 @@ static SELECT_TAIL: LazyLock<String> = LazyLock::new(|| {
          ), 0) ORDER BY seq LIMIT $4::bigint"
     )
 });
+
+static SELECT_SNAPSHOT: LazyLock<String> = LazyLock::new(|| {
+    let newest = "WHERE execution_id = $1 AND kind = $2 AND fold_version = $3::bigint
+        AND version <= $4::bigint ORDER BY version DESC LIMIT 1";
+    select(&SNAPSHOT, newest)
+});
+
+const SNAPSHOT_VERSIONS: &str = "SELECT version FROM projection_snapshot
+    WHERE execution_id = $1 AND kind = $2 AND fold_version = $3::bigint ORDER BY version";
+
+const DROP_SNAPSHOT: &str = "DELETE FROM projection_snapshot
+    WHERE execution_id = $1 AND kind = $2 AND fold_version = $3::bigint AND version = $4::bigint";
 
 static SELECT_RESULT: LazyLock<String> = LazyLock::new(|| {
     let by_id = "WHERE execution_id = $1 AND result_id = $2";
@@ -315,8 +327,37 @@ pub(super) async fn load(
 pub(super) async fn write_snapshot(pool: &Pool, snapshot: &Snapshot) -> Result<(), StoreError> {
     let mut client = pool.get().await?;
     let cells = snapshot_row(snapshot);
-    client.rows(&PUT_SNAPSHOT, &params(&cells)).await?;
+    let (id, kind) = (snapshot.execution_id.get(), snapshot.key.kind.as_str());
+    let fold_version = i64::from(snapshot.key.fold_version);
+    let of_key: [Param<'_>; 3] = [&id, &kind, &fold_version];
+    let (_, versions) = client
+        .two(
+            (&PUT_SNAPSHOT, &params(&cells)),
+            (SNAPSHOT_VERSIONS, &of_key),
+        )
+        .await?;
+    let versions: Vec<_> = versions
+        .iter()
+        .map(|row| Version::new(row.get(0)).unwrap_or_default())
+        .collect();
+    if let Some(version) = superfluous(&versions) {
+        let one: [Param<'_>; 4] = [&id, &kind, &fold_version, &version.get()];
+        client.rows(DROP_SNAPSHOT, &one).await?;
+    }
     Ok(())
+}
+
+pub(super) async fn snapshot(
+    pool: &Pool,
+    execution_id: ExecutionId,
+    key: &SnapshotKey,
+    at_most: Version,
+) -> Result<Option<Snapshot>, StoreError> {
+    let mut client = pool.get().await?;
+    let (id, fold_version) = (execution_id.get(), i64::from(key.fold_version));
+    let params: [Param<'_>; 4] = [&id, &key.kind.as_str(), &fold_version, &at_most.get()];
+    let rows = client.rows(&SELECT_SNAPSHOT, &params).await?;
+    Ok(read_all(&rows, row::snapshot)?.into_iter().next())
 }
 
 pub(super) async fn result(

@@ -8,6 +8,7 @@ mod append;
 mod bind;
 mod commons;
 mod open;
+mod outlets;
 mod place;
 mod query;
 mod queue;
@@ -138,6 +139,18 @@ impl Store for SqliteStore {
     ) -> Result<Option<StoredEvent>, StoreError> {
         self.readers
             .run(move |connection| query::event(connection, execution_id, event_id))
+            .await
+    }
+
+    async fn snapshot(
+        &self,
+        execution_id: ExecutionId,
+        key: &SnapshotKey,
+        at_most: Version,
+    ) -> Result<Option<Snapshot>, StoreError> {
+        let key = key.clone();
+        self.readers
+            .run(move |connection| query::snapshot(connection, execution_id, &key, at_most))
             .await
     }
 

@@ -16,7 +16,7 @@ use crate::model::{
     CatalogEntry, CatalogFilter, CatalogKey, Counts, DueTimer, Execution, ExecutionFilter,
     ExecutionPage, FeedBatch, FeedLimit, Loaded, LogPage, MachineLease, MachineRefused,
     NewCatalogEntry, NewRuntime, PutRefused, Registered, Runtime, RuntimeKind, Snapshot,
-    SnapshotKey, VersionFilter,
+    SnapshotKey, VersionFilter, superfluous,
 };
 use crate::row::{
     self, CATALOG, EVENT, EXECUTION, KeptResult, MACHINE, RUNTIME, Reader, SNAPSHOT, STORED_RESULT,
@@ -185,18 +185,27 @@ pub(super) fn load(
     let Some(execution) = execution(connection, execution_id)? else {
         return Ok(None);
     };
-    let params = params![
-        execution_id.get(),
-        key.kind.as_str(),
-        key.fold_version,
-        execution.head.version.get()
-    ];
-    let snapshot = first(connection, &SELECT_SNAPSHOT, params, row::snapshot)?;
+    let snapshot = snapshot(connection, execution_id, key, execution.head.version)?;
     let after = snapshot
         .as_ref()
         .map_or(Version::EMPTY, |snapshot| snapshot.head.version);
     let tail = events(connection, execution_id, after, page)?;
     Ok(Some(Loaded::of(execution, snapshot, tail, page)))
+}
+
+pub(super) fn snapshot(
+    connection: &Connection,
+    execution_id: ExecutionId,
+    key: &SnapshotKey,
+    at_most: Version,
+) -> Result<Option<Snapshot>, StoreError> {
+    let params = params![
+        execution_id.get(),
+        key.kind.as_str(),
+        key.fold_version,
+        at_most.get()
+    ];
+    first(connection, &SELECT_SNAPSHOT, params, row::snapshot)
 }
 
 pub(super) fn write_snapshot(
@@ -205,6 +214,20 @@ pub(super) fn write_snapshot(
 ) -> Result<(), StoreError> {
     let cells = snapshot_row(snapshot);
     put(connection, "INSERT OR IGNORE", &SNAPSHOT, cells)?;
+    let (id, key) = (snapshot.execution_id.get(), &snapshot.key);
+    let of_key = "FROM projection_snapshot
+        WHERE execution_id = ?1 AND kind = ?2 AND fold_version = ?3";
+    let versions = all(
+        connection,
+        &format!("SELECT version {of_key} ORDER BY version"),
+        params![id, key.kind.as_str(), key.fold_version],
+        |cells| Reader::new(&SNAPSHOT, cells).take(),
+    )?;
+    if let Some(version) = superfluous(&versions) {
+        let sql = format!("DELETE {of_key} AND version = ?4");
+        let params = params![id, key.kind.as_str(), key.fold_version, version.get()];
+        execute(connection, &sql, params).map_err(failure)?;
+    }
     Ok(())
 }
 

@@ -128,6 +128,8 @@ impl Run {
             now: at("12:00:00"),
             events,
             keep_checksums: false,
+            is_copy: false,
+            outbox: false,
             start: None,
             view: ExecutionView {
                 status: ExecutionStatus::Running,

@@ -6,6 +6,7 @@
 pub(crate) mod append;
 pub(crate) mod catalog;
 pub(crate) mod claim;
+pub(crate) mod copy;
 mod differential;
 pub(crate) mod feed;
 pub(crate) mod fixture;
@@ -15,10 +16,12 @@ pub(crate) mod lease;
 pub(crate) mod list;
 pub(crate) mod log;
 pub(crate) mod machine;
+pub(crate) mod outbox;
 pub(crate) mod queue;
 pub(crate) mod race;
 pub(crate) mod result;
 pub(crate) mod slot;
+pub(crate) mod stream;
 pub(crate) mod values;
 pub(crate) mod wait;
 
@@ -42,7 +45,40 @@ pub(crate) struct Bench {
     pub(crate) keep: Box<dyn std::any::Any + Send + Sync>,
 }
 
-/// Runs every case of the suite on the bench that a function makes.
+/// Runs every case about outbox, streams and copies on the bench that a function makes.
+macro_rules! outlet_suite {
+    ($bench:path) => {
+        $crate::suite::store_suite! { $bench:
+            outbox: rows_come_with_their_events,
+            outbox: claims_go_by_time_and_number,
+            outbox: o1_o2_rows_of_a_dead_publisher_come_back,
+            outbox: o3_o5_only_a_row_in_hand_is_marked,
+            outbox: o4_a_late_word_changes_nothing,
+            outbox: o7_a_poison_row_dies_and_is_settled_by_hand,
+            outbox: o7_a_row_that_nobody_survives_dies,
+            outbox: o9_published_rows_are_purged_in_batches,
+            outbox: payloads_of_a_claim_are_bounded,
+            outbox: o4_racing_publishers_share_no_row,
+            stream: a_stream_begins_where_it_is_told,
+            stream: t7_a_stream_has_one_publisher,
+            stream: t7_of_racing_publishers_one_moves_the_cursor,
+            stream: t11_a_new_life_of_the_log_has_new_names,
+            stream: the_feed_says_how_far_it_is_ahead,
+            copy: copies_make_their_execution,
+            copy: p1_an_echo_of_our_own_stream_is_a_duplicate,
+            copy: p3_the_same_id_with_another_body_is_a_conflict,
+            copy: t4_equal_ids_of_two_executions_are_two_events,
+            copy: p6_the_execution_says_whose_its_events_are,
+            copy: p2_copies_of_a_dropped_execution_are_rejected,
+            copy: copies_of_a_past_month_are_kept,
+            copy: copies_go_out_like_all_events,
+            copy: racing_projectors_write_each_event_once,
+            copy: what_is_refused_is_kept_once,
+        }
+    };
+}
+
+/// Runs every other case of the suite on the bench that a function makes.
 macro_rules! store_suite {
     ($bench:path) => {
         $crate::suite::store_suite! { $bench:
@@ -136,4 +172,5 @@ macro_rules! store_suite {
     };
 }
 
+pub(crate) use outlet_suite;
 pub(crate) use store_suite;

@@ -427,6 +427,8 @@ impl Draft {
             now: self.now,
             events: self.events.iter().map(record).collect(),
             keep_checksums: false,
+            is_copy: false,
+            outbox: false,
             start: live.birth.clone(),
             view: view(live, &self.events),
             fences: self.fences(),
