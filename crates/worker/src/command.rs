@@ -85,8 +85,10 @@ impl Work<'_> {
         let prepare = async {
             let library = &self.shop.library;
             let playbook = library.definition(self.command.meta.catalog_id).await?;
+            let secrets = self.secrets_for(&playbook);
             let job = self.job(playbook, self.carried().await?);
             Shift::new(job)
+                .map(|shift| shift.knowing(secrets))
                 .map_err(|error| TaskError::new(TaskErrorKind::Schema, error.to_string()))
         };
         self.in_time(prepare)
@@ -110,6 +112,15 @@ impl Work<'_> {
         };
         let content = self.shop.library.payload(wanted).await?;
         Carried::from_json(content.as_map()).ok_or_else(unreadable)
+    }
+
+    /// What this worker knows for a playbook. Only an admin registers playbooks of the platform.
+    fn secrets_for(&self, playbook: &noetl_playbook::model::Playbook) -> Secrets {
+        let path = playbook.metadata.path.as_ref();
+        if path.is_some_and(|path| path.value.as_str().starts_with(SYSTEM_PREFIX)) {
+            return self.shop.settings.secrets.clone();
+        }
+        Secrets::default()
     }
 
     fn job(&self, playbook: Arc<noetl_playbook::model::Playbook>, carried: Carried) -> Job {

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use noetl_api::ApiError;
 use noetl_playbook::model::ToolKind;
-use noetl_playbook::shift::MAX_DATA;
+use noetl_playbook::shift::{MAX_DATA, Secrets};
 use noetl_types::{ByteSize, Millis, PoolName, Text, Timestamp, WorkerId};
 
 /// What time it is.
@@ -56,6 +56,8 @@ pub struct Settings {
     pub result_max: ByteSize,
     /// Memory for payloads that may be read again.
     pub payload_cache: ByteSize,
+    /// What it knows for the playbooks of the platform, and for no others.
+    pub secrets: Secrets,
     /// What time it is.
     pub clock: Clock,
 }
@@ -76,6 +78,7 @@ impl Settings {
             report_patience: Millis::from_minutes(10),
             result_max: MAX_DATA,
             payload_cache: ByteSize::from_mib(64),
+            secrets: Secrets::default(),
             clock: system_clock(),
         }
     }

@@ -182,6 +182,49 @@ pub(crate) static SNAPSHOT_EVERY: Setting<u32> = Setting::new(
     "Events after which the state of a run is stored beside its log",
 );
 
+pub(crate) static INTERNAL_TOKEN: Setting<String> = Setting::absent(
+    "NOETL_INTERNAL_API_TOKEN",
+    "none; the internal API is closed",
+    read::text,
+    "Token of the internal API, which publishes, copies and purges; workers of pool system show it",
+)
+.secret();
+
+pub(crate) static OUTBOX: Setting<bool> = Setting::absent(
+    "NOETL_OUTBOX_ENABLED",
+    "true where NOETL_INTERNAL_API_TOKEN is set",
+    read::flag,
+    "Whether each event waits in the outbox for a publisher",
+);
+
+pub(crate) static OUTBOX_LEASE: Setting<u32> = Setting::new(
+    "NOETL_OUTBOX_LEASE_SECS",
+    "60",
+    read::number::<5, 3600>,
+    "Seconds after which a claimed row of the outbox is given to another publisher",
+);
+
+pub(crate) static OUTBOX_MAX_ATTEMPTS: Setting<u32> = Setting::new(
+    "NOETL_OUTBOX_MAX_ATTEMPTS",
+    "20",
+    read::number::<1, 1000>,
+    "How often a row of the outbox is tried before it waits for an operator",
+);
+
+pub(crate) static OUTBOX_KEEP: Setting<u32> = Setting::new(
+    "NOETL_OUTBOX_KEEP_HOURS",
+    "24",
+    read::number::<1, 8760>,
+    "Hours that published rows of the outbox are kept",
+);
+
+pub(crate) static AUTO_PURGE: Setting<u32> = Setting::new(
+    "NOETL_AUTO_PURGE_DAYS",
+    "0",
+    read::number::<0, 36_500>,
+    "Days after which the daily cleanup drops the logs of ended runs; 0 keeps them",
+);
+
 pub(crate) static THREADS: Setting<u32> = Setting::absent(
     "NOETL_WORKERS",
     "the number of cores",
@@ -260,7 +303,7 @@ pub(crate) static HEARTBEAT: Setting<u32> = Setting::new(
 );
 
 /// Every setting, in the order in which they are shown.
-pub(crate) static TABLE: [&dyn AnySetting; 33] = [
+pub(crate) static TABLE: [&dyn AnySetting; 39] = [
     &DATA_DIR,
     &STORE,
     &HOST,
@@ -284,6 +327,12 @@ pub(crate) static TABLE: [&dyn AnySetting; 33] = [
     &SHARD_COUNT,
     &SHARD_INDEX,
     &SNAPSHOT_EVERY,
+    &INTERNAL_TOKEN,
+    &OUTBOX,
+    &OUTBOX_LEASE,
+    &OUTBOX_MAX_ATTEMPTS,
+    &OUTBOX_KEEP,
+    &AUTO_PURGE,
     &THREADS,
     &LOG,
     &LOG_FORMAT,

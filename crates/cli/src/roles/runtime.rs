@@ -8,8 +8,9 @@ use noetl_types::{Millis, Text};
 
 use super::error::StartError;
 use crate::config::table::{
-    CLASSIC_CLAIM_MAX, COMMAND_LEASE, MACHINE_ID, OFFLINE_AFTER, PUBLIC_URL, SERVER_NAME,
-    SHARD_COUNT, SHARD_INDEX, SNAPSHOT_EVERY,
+    AUTO_PURGE, CLASSIC_CLAIM_MAX, COMMAND_LEASE, INTERNAL_TOKEN, MACHINE_ID, OFFLINE_AFTER,
+    OUTBOX, OUTBOX_KEEP, OUTBOX_LEASE, OUTBOX_MAX_ATTEMPTS, PUBLIC_URL, SERVER_NAME, SHARD_COUNT,
+    SHARD_INDEX, SNAPSHOT_EVERY,
 };
 use crate::config::{Config, ConfigError};
 
@@ -40,6 +41,15 @@ fn settings(config: &Config, url: Option<&str>) -> Result<Settings, ConfigError>
         shard_count: config.value(&SHARD_COUNT)?,
         shard_index: config.value(&SHARD_INDEX)?,
         snapshot_every: config.value(&SNAPSHOT_EVERY)?,
+        // Rows that nobody may claim would only pile up.
+        outbox: match config.get(&OUTBOX)? {
+            Some(is_on) => is_on,
+            None => config.get(&INTERNAL_TOKEN)?.is_some(),
+        },
+        outbox_lease: Millis::from_secs(config.value(&OUTBOX_LEASE)?.into()),
+        outbox_max_attempts: config.value(&OUTBOX_MAX_ATTEMPTS)?,
+        outbox_keep: Millis::from_secs(u64::from(config.value(&OUTBOX_KEEP)?) * 3600),
+        auto_purge_days: config.value(&AUTO_PURGE)?,
         ..Settings::default()
     })
 }

@@ -23,6 +23,7 @@ mod onward;
 mod parking;
 mod result;
 mod scope;
+mod secrets;
 mod work;
 
 #[cfg(test)]
@@ -38,6 +39,7 @@ pub use job::{Job, MAX_DATA, MAX_TASK_RUNS, NoSuchStep};
 pub use kinds::asks_for_everything;
 pub use onward::{Onward, Relay};
 pub use parking::{Again, Hitch, Parking, Ruled};
+pub use secrets::Secrets;
 pub use result::{Ahead, Finished, FrameReport, RetriedCall, RowError, TaskReport, TaskStatus};
 
 use work::{Side, Turn, Work};
@@ -86,6 +88,13 @@ impl Shift {
     /// The work of a command.
     pub fn new(job: Job) -> Result<Self, NoSuchStep> {
         Work::new(job, Side::Worker).map(|work| Self(Box::new(work)))
+    }
+
+    /// The same on a worker that knows secrets which its templates may read.
+    #[must_use]
+    pub fn knowing(mut self, secrets: Secrets) -> Self {
+        self.0.know(secrets);
+        self
     }
 
     /// Takes what a tool said that was called elsewhere, in an attempt from 1. What follows is that

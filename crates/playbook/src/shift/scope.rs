@@ -6,6 +6,7 @@ use std::sync::Arc;
 use noetl_types::{Json, JsonMap, Text, Timestamp};
 
 use super::call::Surroundings;
+use super::secrets::Secrets;
 use crate::carried::Carried;
 use crate::template::{Binding, Need, Output, Scope, TemplateLimits};
 
@@ -59,6 +60,7 @@ pub(super) struct Bench {
     pub(super) worker_id: Option<Text>,
     pub(super) carried: Carried,
     pub(super) payloads: BTreeMap<Arc<str>, Json>,
+    pub(super) secrets: Secrets,
     pub(super) now: Timestamp,
     pub(super) limits: TemplateLimits,
     pub(super) item: Option<Item>,
@@ -222,7 +224,10 @@ impl Scope for TaskScope<'_> {
     fn member(&self, root: &str, key: &str) -> Option<Binding> {
         let bench = self.bench;
         match root {
-            "keychain" => Some(Binding::Needs(Need::Secret { name: key.into() })),
+            "keychain" => Some(match bench.secrets.get(key) {
+                Some(secret) => Binding::Secret(secret),
+                None => Binding::Needs(Need::Secret { name: key.into() }),
+            }),
             "ctx" if let Some(written) = bench.ctx.get(key) => {
                 Some(Binding::Value(written.clone()))
             }

@@ -16,6 +16,7 @@ use super::job::{Job, NoSuchStep};
 use super::kinds::asks_for_everything;
 use super::result::{Finished, RetriedCall, TaskReport, TaskStatus};
 use super::scope::{Bench, Item, TaskScope};
+use super::secrets::Secrets;
 use crate::bounds::{bounded_error, fits};
 use crate::model::{Fields, Playbook, Set, SetTarget, Step, Task};
 use crate::paths::{path_text, write};
@@ -140,6 +141,7 @@ impl Work {
             worker_id: job.worker_id.as_ref().map(Text::from),
             carried: job.carried,
             payloads: std::collections::BTreeMap::new(),
+            secrets: Secrets::default(),
             now: job.issued_at,
             limits: job.limits,
             frame_max_rows: job.frame,
@@ -180,6 +182,11 @@ impl Work {
             work.take_over(relay);
         }
         Ok(work)
+    }
+
+    /// Learns secrets that its templates may read.
+    pub(super) fn know(&mut self, secrets: Secrets) {
+        self.bench.secrets = secrets;
     }
 
     /// Where it is, for people.
@@ -223,6 +230,7 @@ impl Work {
 
     /// Takes what a tool said.
     pub(super) fn called(&mut self, answer: Answer) {
+        let answer = self.bench.secrets.black_out(answer);
         if self.is_claiming() {
             return self.claimed(answer);
         }
@@ -323,8 +331,8 @@ impl Work {
     fn inputs(&mut self, step: &Step, task: &Task) -> Result<(), Stuck> {
         self.input = JsonMap::new();
         let scope = self.scope(task, None);
-        let mut input = self.fields(&step.input, &scope)?;
-        input.extend(self.fields(&task.input, &scope)?);
+        let mut input = self.open_fields(&step.input, &scope)?;
+        input.extend(self.open_fields(&task.input, &scope)?);
         self.input = input;
         Ok(())
     }
@@ -608,12 +616,33 @@ impl Work {
         rendered.collect()
     }
 
+    /// The same where others may see the values.
+    fn open_fields(&self, fields: &Fields, scope: &TaskScope<'_>) -> Result<JsonMap, Stuck> {
+        let rendered = fields.iter().map(|field| {
+            let value = self.open_value(&field.value, scope)?;
+            Ok((Arc::clone(&field.name.value), value))
+        });
+        rendered.collect()
+    }
+
     fn set_values(&self, set: &Set, scope: &TaskScope<'_>) -> Result<Writes, Stuck> {
         let rendered = set.0.iter().map(|entry| {
-            let value = self.value(&entry.value, scope)?;
+            let value = self.open_value(&entry.value, scope)?;
             Ok((entry.target.value.clone(), value))
         });
         rendered.collect()
+    }
+
+    /// A value that others may see.
+    fn open_value(&self, value: &Dynamic, scope: &TaskScope<'_>) -> Result<Json, Stuck> {
+        match value.render(scope) {
+            Ok(rendered) if rendered.is_secret() => Err(Stuck::Broken(TaskError::new(
+                TaskErrorKind::Auth,
+                "a secret may only go into the configuration of a tool",
+            ))),
+            Ok(rendered) => Ok(rendered.value),
+            Err(error) => Err(self.stuck(&error, &error.to_string())),
+        }
     }
 
     fn value(&self, value: &Dynamic, scope: &TaskScope<'_>) -> Result<Json, Stuck> {

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse as _, Response};
 use noetl_types::{ByteSize, ErrorCode, Text};
 
 use super::failure::Failure;
+use super::internal::{self, InternalToken};
 
 /// Something that an identity may do. A scope comes with the first route that asks for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,19 +26,31 @@ pub(super) enum Scope {
     CatalogWrite,
     /// Lease commands and report on them.
     Worker,
+    /// Publish the outbox.
+    InternalOutbox,
+    /// Copy events into the log, and let read models follow it.
+    InternalProject,
+    /// Drop what is old.
+    InternalRetention,
+    /// Read the metrics.
+    MetricsRead,
     /// Change what the system itself runs.
     Admin,
 }
 
 impl Scope {
     /// All of them.
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 11] = [
         Self::ExecRead,
         Self::ExecRun,
         Self::ExecApprove,
         Self::CatalogRead,
         Self::CatalogWrite,
         Self::Worker,
+        Self::InternalOutbox,
+        Self::InternalProject,
+        Self::InternalRetention,
+        Self::MetricsRead,
         Self::Admin,
     ];
 
@@ -50,6 +63,10 @@ impl Scope {
             Self::CatalogRead => "catalog:read",
             Self::CatalogWrite => "catalog:write",
             Self::Worker => "worker",
+            Self::InternalOutbox => "internal:outbox",
+            Self::InternalProject => "internal:project",
+            Self::InternalRetention => "internal:retention",
+            Self::MetricsRead => "metrics:read",
             Self::Admin => "admin",
         }
     }
@@ -57,13 +74,17 @@ impl Scope {
     /// Whether it is beyond what a developer on the same machine may do without a token.
     const fn needs_token(self) -> bool {
         match self {
-            Self::Admin => true,
+            Self::InternalOutbox
+            | Self::InternalProject
+            | Self::InternalRetention
+            | Self::Admin => true,
             Self::ExecRead
             | Self::ExecRun
             | Self::ExecApprove
             | Self::CatalogRead
             | Self::CatalogWrite
-            | Self::Worker => false,
+            | Self::Worker
+            | Self::MetricsRead => false,
         }
     }
 }
@@ -107,6 +128,8 @@ pub(super) enum Access {
     Identity,
     /// Any one of these.
     AnyOf(&'static [Scope]),
+    /// The token of the internal API, or this scope.
+    Internal(Scope),
 }
 
 /// What a route declares about itself.
@@ -114,6 +137,8 @@ pub(super) enum Access {
 pub(super) struct Rules {
     pub(super) access: Access,
     pub(super) max_body: ByteSize,
+    /// What the internal API asks for; while there is none, it is closed.
+    pub(super) internal: Option<InternalToken>,
 }
 
 /// The largest body of the route that a request goes to.
@@ -129,6 +154,10 @@ impl Access {
                 return caller.as_ref().map(drop).map_err(Failure::clone);
             }
             Self::AnyOf(scopes) => scopes,
+            Self::Internal(scope) => {
+                let may = caller.as_ref().is_ok_and(|identity| identity.may(scope));
+                return if may { Ok(()) } else { Err(internal::refused()) };
+            }
         };
         let identity = caller.as_ref().map_err(Failure::clone)?;
         if scopes.iter().any(|scope| identity.may(*scope)) {
@@ -149,7 +178,12 @@ pub(super) async fn gate(
     mut request: Request,
     next: Next,
 ) -> Response {
-    if let Err(failure) = rules.access.check(&caller) {
+    let checked = match rules.access {
+        Access::Internal(_) => internal::check(rules.internal, request.headers())
+            .and_then(|has_token| if has_token { Ok(()) } else { rules.access.check(&caller) }),
+        Access::Open | Access::Identity | Access::AnyOf(_) => rules.access.check(&caller),
+    };
+    if let Err(failure) = checked {
         return failure.into_response();
     }
     request.extensions_mut().insert(MaxBody(rules.max_body));

@@ -13,6 +13,7 @@ mod failure;
 mod front;
 mod handlers;
 mod identity;
+mod internal;
 mod params;
 mod request_id;
 mod routes;
@@ -22,5 +23,6 @@ mod stall;
 #[cfg(test)]
 mod tests;
 
+pub use internal::InternalToken;
 pub use serve::{ServeError, serve};
 pub use settings::HttpSettings;

@@ -17,9 +17,10 @@ use tokio_util::sync::CancellationToken;
 use super::access::{Access, Caller, Rules, Scope, gate};
 use super::failure::Failure;
 use super::handlers::{
-    catalog, classic, commands, execute, executions, health, results, signals, system, vars,
-    workers,
+    catalog, classic, commands, execute, executions, health, internal, outbox, results, signals,
+    system, vars, workers,
 };
+use super::internal::InternalToken;
 use super::settings::HttpSettings;
 use crate::runtime::Runtime;
 
@@ -49,6 +50,10 @@ const WORKER: Access = Access::AnyOf(&[Scope::Worker]);
 const ADMIN: Access = Access::AnyOf(&[Scope::Admin]);
 const READ_OR_WORK: Access = Access::AnyOf(&[Scope::ExecRead, Scope::Worker]);
 
+const OUTBOX: Access = Access::Internal(Scope::InternalOutbox);
+const PROJECT: Access = Access::Internal(Scope::InternalProject);
+const PLATFORM: Access = Access::Internal(Scope::Admin);
+
 const GET: MethodFilter = MethodFilter::GET;
 const POST: MethodFilter = MethodFilter::POST;
 const PUT: MethodFilter = MethodFilter::PUT;
@@ -66,7 +71,7 @@ pub(super) fn router(
         body_timeout: Duration::from_millis(settings.body_timeout.as_ms()),
         max_body: settings.max_body,
     };
-    let routes = Routes::new(settings.max_body);
+    let routes = Routes::new(settings.max_body, settings.internal_token);
     let routes = health_routes(routes);
     let routes = user_routes(routes);
     let routes = steering_routes(routes);
@@ -74,6 +79,8 @@ pub(super) fn router(
     let routes = system_routes(routes);
     let routes = worker_routes(routes);
     let routes = classic_routes(routes);
+    let routes = internal_routes(routes);
+    let routes = platform_routes(routes);
     routes.finish(app)
 }
 
@@ -257,19 +264,72 @@ fn worker_routes(routes: Routes) -> Routes {
         )
 }
 
+fn internal_routes(routes: Routes) -> Routes {
+    routes
+        .add(OUTBOX, GET, paths::OUTBOX, outbox::list)
+        .add(OUTBOX, POST, paths::OUTBOX_CLAIM, outbox::claim)
+        .add(
+            OUTBOX,
+            POST,
+            paths::OUTBOX_MARK_PUBLISHED,
+            outbox::mark_published,
+        )
+        .add(OUTBOX, POST, paths::OUTBOX_MARK_FAILED, outbox::mark_failed)
+        .add(
+            OUTBOX,
+            GET,
+            paths::OUTBOX_PENDING_COUNT,
+            outbox::pending_count,
+        )
+        .add(OUTBOX, GET, paths::OUTBOX_DEAD, outbox::dead)
+        .add(OUTBOX, POST, paths::OUTBOX_REPLAY, outbox::replay)
+        .add(OUTBOX, POST, paths::OUTBOX_DISCARD, outbox::discard)
+        .with_body(MAX_BATCH_BODY)
+        .add(PROJECT, POST, paths::EVENTS_PROJECT, internal::project)
+        .add(
+            PROJECT,
+            POST,
+            paths::EVENTS_MATERIALIZE,
+            internal::materialize,
+        )
+        .with_usual_body()
+        .add(PROJECT, POST, paths::PROJECTION_ADVANCE, internal::advance)
+}
+
+/// What is known by name and not done here yet.
+fn platform_routes(routes: Routes) -> Routes {
+    let any = GET.or(POST).or(PUT);
+    let closed = [
+        (PROJECT, paths::INGRESS),
+        (PROJECT, paths::CONTAINER_CALLBACK),
+        (PLATFORM, paths::PLUGINS),
+        (PLATFORM, paths::OBJECTS),
+        (PLATFORM, paths::WALLET_ROTATE),
+        (PLATFORM, paths::WALLET_KEY_STATUS),
+        (PLATFORM, paths::SECRET_AUDIT),
+        (PLATFORM, paths::CROSS_REGION_RESOLVE),
+    ];
+    let routes = closed.into_iter().fold(routes, |routes, (access, path)| {
+        routes.add(access, any, path, system::not_supported)
+    });
+    routes.add(PLATFORM, GET, paths::CELLS, internal::cells)
+}
+
 /// Routes, each with what it declares.
 pub(super) struct Routes {
     router: Router<App>,
     usual_body: ByteSize,
     max_body: ByteSize,
+    internal: Option<InternalToken>,
 }
 
 impl Routes {
-    pub(super) fn new(usual_body: ByteSize) -> Self {
+    pub(super) fn new(usual_body: ByteSize, internal: Option<InternalToken>) -> Self {
         Self {
             router: Router::new(),
             usual_body,
             max_body: usual_body,
+            internal,
         }
     }
 
@@ -298,6 +358,7 @@ impl Routes {
         let rules = Rules {
             access,
             max_body: self.max_body,
+            internal: self.internal,
         };
         let route = on(methods, handler).route_layer(from_fn_with_state(rules, gate));
         let mut router = self.router;

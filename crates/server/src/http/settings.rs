@@ -2,6 +2,8 @@
 
 use noetl_types::{ByteSize, Millis};
 
+use super::internal::InternalToken;
+
 /// How requests are taken.
 #[derive(Debug, Clone)]
 pub struct HttpSettings {
@@ -17,6 +19,8 @@ pub struct HttpSettings {
     pub drain: Millis,
     /// The largest body of most routes.
     pub max_body: ByteSize,
+    /// What opens the internal API; without one it is closed.
+    pub internal_token: Option<InternalToken>,
 }
 
 impl Default for HttpSettings {
@@ -28,6 +32,7 @@ impl Default for HttpSettings {
             write_timeout: Millis::from_secs(30),
             drain: Millis::from_secs(10),
             max_body: ByteSize::from_mib(1),
+            internal_token: None,
         }
     }
 }

@@ -14,7 +14,9 @@ mod errands;
 mod error;
 mod ids;
 mod leases;
+mod outbox;
 mod outcome;
+mod project;
 mod repeat;
 mod reports;
 mod results;
@@ -22,6 +24,7 @@ mod settings;
 mod signals;
 mod start;
 mod steer;
+mod tally;
 mod worker_api;
 
 use std::sync::Arc;
@@ -51,6 +54,7 @@ use ids::Ids;
 use outcome::Outcome;
 pub use settings::Settings;
 pub(crate) use start::catalog_key;
+pub(crate) use tally::Tally;
 
 /// Drives executions on a store. A clone is another handle of the same.
 #[derive(Clone)]
@@ -74,6 +78,7 @@ struct Core {
     claims: Claims,
     opened_at: Timestamp,
     alarms: Alarms,
+    tally: Tally,
     tasks: TaskTracker,
     shutdown: CancellationToken,
 }
@@ -113,6 +118,7 @@ impl Runtime {
             claims: Claims::default(),
             opened_at: now,
             alarms: Alarms::default(),
+            tally: Tally::default(),
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
         });
@@ -142,6 +148,11 @@ impl Runtime {
     /// What an operator chose.
     pub(crate) fn settings(&self) -> &Settings {
         &self.core.settings
+    }
+
+    /// What it has counted.
+    pub(crate) fn tally(&self) -> &Tally {
+        &self.core.tally
     }
 
     /// The time.

@@ -25,6 +25,16 @@ pub struct Settings {
     pub cached_executions: usize,
     /// How many events a log grows by, at least, before its state is stored beside it.
     pub snapshot_every: u32,
+    /// Whether each event gets a row of the outbox, for publishers to take.
+    pub outbox: bool,
+    /// How long a row of the outbox is a publisher's.
+    pub outbox_lease: Millis,
+    /// How often a row is tried before it is dead.
+    pub outbox_max_attempts: u32,
+    /// How long rows are kept that are published.
+    pub outbox_keep: Millis,
+    /// Days after which the daily cleanup drops the logs of ended runs; 0 keeps them.
+    pub auto_purge_days: u32,
     /// The environment that playbooks may read.
     pub env: JsonMap,
 }
@@ -42,6 +52,11 @@ impl Default for Settings {
             shard_index: 0,
             cached_executions: 20_000,
             snapshot_every: 500,
+            outbox: false,
+            outbox_lease: Millis::from_secs(60),
+            outbox_max_attempts: 20,
+            outbox_keep: Millis::from_secs(24 * 3600),
+            auto_purge_days: 0,
             env: JsonMap::new(),
         }
     }

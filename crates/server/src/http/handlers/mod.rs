@@ -6,6 +6,8 @@ pub(super) mod commands;
 pub(super) mod execute;
 pub(super) mod executions;
 pub(super) mod health;
+pub(super) mod internal;
+pub(super) mod outbox;
 pub(super) mod results;
 pub(super) mod signals;
 pub(super) mod system;

@@ -1,9 +1,11 @@
 //! Requests against a whole server on a store in memory.
 
+mod backends;
 mod bodies;
 mod catalog;
 mod catalog_lists;
 mod classic;
+mod internal;
 mod reading;
 mod routes;
 mod socket;

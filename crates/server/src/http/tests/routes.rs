@@ -291,7 +291,7 @@ async fn with_routes(add: impl FnOnce(Routes) -> Routes) -> House {
         body_timeout: Duration::from_secs(1),
         max_body: ByteSize::from_kib(1),
     };
-    let routes = add(Routes::new(ByteSize::from_kib(1)));
+    let routes = add(Routes::new(ByteSize::from_kib(1), None));
     House {
         front: Front::new(routes.finish(app)),
         ..house

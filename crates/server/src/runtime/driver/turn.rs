@@ -380,7 +380,10 @@ impl Draft {
     async fn write(mut self, core: &Arc<Core>) -> Written {
         let offers = self.offers();
         let grants = Grants::assign(core, &mut self.changes, &offers, self.now);
-        let append = self.append();
+        let append = Append {
+            outbox: core.settings.outbox,
+            ..self.append()
+        };
         let outcome = self.events.iter().rev().find_map(Outcome::of);
         match core.append(append).await {
             Ok(appended) => {

@@ -1,0 +1,41 @@
+//! What the parts of the platform ask of each other.
+
+use axum::extract::State;
+use noetl_api::internal::{
+    AdvanceAnswer, AdvanceRequest, MaterializeAnswer, ProjectAnswer, ProjectRequest,
+};
+use noetl_types::Json;
+
+use crate::http::answer::Answer;
+use crate::http::body::JsonBody;
+use crate::http::failure::Failure;
+use crate::http::routes::App;
+
+/// Copies events into the log.
+pub(in crate::http) async fn project(
+    State(app): State<App>,
+    JsonBody(request): JsonBody<ProjectRequest>,
+) -> Result<Answer<ProjectAnswer>, Failure> {
+    Ok(Answer(app.runtime.project(request).await?))
+}
+
+/// Copies events into the log, as workers tell them.
+pub(in crate::http) async fn materialize(
+    State(app): State<App>,
+    JsonBody(events): JsonBody<Vec<Json>>,
+) -> Result<Answer<MaterializeAnswer>, Failure> {
+    Ok(Answer(app.runtime.materialize(events).await?))
+}
+
+/// Lets read models follow their logs.
+pub(in crate::http) async fn advance(
+    State(app): State<App>,
+    JsonBody(request): JsonBody<AdvanceRequest>,
+) -> Result<Answer<AdvanceAnswer>, Failure> {
+    Ok(Answer(app.runtime.advance(request).await?))
+}
+
+/// The cells that there are: none, since nothing configures one.
+pub(in crate::http) async fn cells() -> Answer<Json> {
+    Answer(Json::object([("cells", Json::list([]))]))
+}
