@@ -16,9 +16,9 @@ use crate::error::StoreError;
 use crate::machines::Machines;
 use crate::model::{
     CatalogEntry, CatalogFilter, CatalogKey, Command, Counts, DueTimer, Execution, ExecutionCursor,
-    ExecutionFilter, ExecutionPage, FeedBatch, FeedLimit, Loaded, LogPage, NewCatalogEntry,
-    NewRuntime, PutRefused, Registered, Runtime, RuntimeKind, Snapshot, SnapshotKey, StoredResult,
-    VersionFilter, superfluous,
+    ExecutionFilter, ExecutionPage, FEED_BYTES, FeedBatch, FeedLimit, Loaded, LogPage,
+    NewCatalogEntry, NewRuntime, PutRefused, Registered, Runtime, RuntimeKind, Snapshot,
+    SnapshotKey, StoredResult, VersionFilter, body, superfluous,
 };
 
 /// The log of one execution.
@@ -143,16 +143,23 @@ impl State {
     }
 
     pub(super) fn feed(&self, after: FeedPosition, limit: FeedLimit) -> FeedBatch {
-        let events = self
-            .feed
-            .range((Bound::Excluded(after), Bound::Unbounded))
-            .take(many(limit.get()))
-            .filter_map(|(_, (execution_id, version))| {
-                let place = usize::try_from(version.get()).ok()?.checked_sub(1)?;
-                self.logs.get(execution_id)?.events.get(place).cloned()
-            })
-            .collect();
-        FeedBatch::of(events, after, limit)
+        let mut events: Vec<StoredEvent> = Vec::new();
+        let mut bytes = 0;
+        let behind = self.feed.range((Bound::Excluded(after), Bound::Unbounded));
+        for (_, (execution_id, version)) in behind.take(many(limit.get())) {
+            let place = usize::try_from(version.get()).ok();
+            let place = place.and_then(|place| place.checked_sub(1));
+            let log = self.logs.get(execution_id);
+            let event = log
+                .zip(place)
+                .and_then(|(log, place)| log.events.get(place));
+            if bytes >= FEED_BYTES {
+                return FeedBatch::of(events, after, limit, true);
+            }
+            bytes += event.map_or(0, |event| body(&event.record).len());
+            events.extend(event.cloned());
+        }
+        FeedBatch::of(events, after, limit, false)
     }
 
     pub(super) fn list(&self, filter: &ExecutionFilter) -> ExecutionPage {

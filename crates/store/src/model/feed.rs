@@ -21,6 +21,9 @@ impl FeedLimit {
     }
 }
 
+/// About how many bytes of events one read gives, but for its last event.
+pub const FEED_BYTES: usize = 8 * 1024 * 1024;
+
 /// Some of the feed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeedBatch {
@@ -33,12 +36,18 @@ pub struct FeedBatch {
 }
 
 impl FeedBatch {
-    pub(crate) fn of(events: Vec<StoredEvent>, after: FeedPosition, limit: FeedLimit) -> Self {
+    /// A read that gives all that was asked for, unless it was cut because of its bytes.
+    pub(crate) fn of(
+        events: Vec<StoredEvent>,
+        after: FeedPosition,
+        limit: FeedLimit,
+        is_cut: bool,
+    ) -> Self {
         let is_full = events.len() >= usize::try_from(limit.get()).unwrap_or(usize::MAX);
         Self {
             next: events.last().map_or(after, |event| event.feed),
             events,
-            is_full,
+            is_full: is_full || is_cut,
         }
     }
 }

@@ -45,7 +45,7 @@ pub use execution::{
     Counts, Execution, ExecutionCursor, ExecutionFacts, ExecutionFilter, ExecutionPage,
     ExecutionView, ForkedFrom, Origin, UnknownOrigin,
 };
-pub use feed::{FeedBatch, FeedLimit};
+pub use feed::{FEED_BYTES, FeedBatch, FeedLimit};
 pub use head::Head;
 pub use key::MatchKey;
 pub use log::{Loaded, LogPage, MAX_SNAPSHOTS, Snapshot, SnapshotKey};

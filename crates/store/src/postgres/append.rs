@@ -48,6 +48,7 @@ struct Group<'r> {
     patches: Records<&'r Vec<Cell>>,
     timers: Records<[Cell; 3]>,
     results: Records<&'r Vec<Cell>>,
+    outgoing: Records<&'r Vec<Cell>>,
     /// The commands that fences and patches are about.
     touched: Vec<i64>,
     /// What the group does to what executions share, if anything.
@@ -74,11 +75,12 @@ impl<'r> Group<'r> {
             patches: Records(patches().map(|(_, patch)| patch).collect()),
             timers: Records(each().flat_map(timer_rows).collect()),
             results: Records(each().flat_map(|rows| &rows.results).collect()),
+            outgoing: Records(each().flat_map(|rows| &rows.outbox).collect()),
         }
     }
 
     fn params(&self) -> Vec<&(dyn ToSql + Sync)> {
-        let plain: [&(dyn ToSql + Sync); 8] = [
+        let plain: [&(dyn ToSql + Sync); 9] = [
             &self.items,
             &self.events,
             &self.fences,
@@ -86,6 +88,7 @@ impl<'r> Group<'r> {
             &self.patches,
             &self.timers,
             &self.results,
+            &self.outgoing,
             &self.touched,
         ];
         let shared = self.sharing.iter().flat_map(Sharing::params);

@@ -139,6 +139,6 @@ pub(super) fn is_taken(error: &tokio_postgres::Error) -> bool {
 
 /// Whether the log has no partition for an execution.
 pub(super) fn lacks_partition(error: &tokio_postgres::Error) -> bool {
-    // The state is that of a check, of which the tables have none.
+    // The state is that of a check, and no append breaks one of the tables.
     error.code() == Some(&SqlState::CHECK_VIOLATION)
 }

@@ -15,8 +15,8 @@ use tokio_postgres::GenericClient;
 
 use super::record::definition;
 use crate::row::{
-    ANSWERED, CACHE, COMMAND, DEDUP, ERRAND, EVENT, EXECUTION, EXECUTION_CHANGING, Kind, PATCH,
-    RESULT, SLOT, TIMER, Table, WAIT,
+    ANSWERED, CACHE, COMMAND, DEDUP, ERRAND, EVENT, EXECUTION, EXECUTION_CHANGING, Kind,
+    NEW_OUTBOX, PATCH, RESULT, SLOT, TIMER, Table, WAIT,
 };
 
 /// A row of a parameter, column by column.
@@ -53,7 +53,7 @@ const BY_EXECUTION: Columns = &[("of_execution", Kind::Int)];
 const NOW: Columns = &[("now", Kind::Time)];
 
 /// The parameters that are rows: the end of the name of each type, and its columns.
-fn parameters() -> [(&'static str, Vec<Columns>); 7] {
+fn parameters() -> [(&'static str, Vec<Columns>); 8] {
     [
         ("item", vec![EXPECTED, EXECUTION.columns]),
         ("event", vec![EVENT.columns]),
@@ -62,6 +62,7 @@ fn parameters() -> [(&'static str, Vec<Columns>); 7] {
         ("patch", vec![PATCH.columns]),
         ("timer", vec![TIMER.columns]),
         ("result", vec![RESULT.columns]),
+        ("outbox", vec![NEW_OUTBOX.columns]),
     ]
 }
 

@@ -10,6 +10,7 @@ mod block;
 mod commons;
 mod function;
 mod open;
+mod outbox;
 mod outlets;
 mod partition;
 mod pool;
@@ -18,6 +19,7 @@ mod queue;
 mod record;
 mod shared;
 mod sharing;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -33,6 +35,7 @@ use noetl_types::{
 };
 
 use self::pool::{Plans, Pool};
+use self::stream::FeedBase;
 use self::writer::Writers;
 use crate::blobs::{self, Blobs};
 use crate::error::StoreError;
@@ -100,6 +103,8 @@ pub struct PostgresStore {
     /// For lists, and for what is rare.
     lists: Pool,
     writers: Writers,
+    /// Where the earlier lives of the log end.
+    feed_base: FeedBase,
     blobs: Option<Blobs>,
 }
 
@@ -109,13 +114,14 @@ impl PostgresStore {
     /// The writers are tasks of the runtime that this is called in.
     pub async fn open(options: &PostgresOptions) -> Result<Self, StoreError> {
         let lists = Pool::new(options, Plans::AsNeeded)?;
-        open::prepare(&lists, options).await?;
+        let feed_base = open::prepare(&lists, options).await?;
         let pool = Arc::new(Pool::new(options, Plans::Once)?);
         let writers = Writers::start(&pool, options);
         Ok(Self {
             pool,
             lists,
             writers,
+            feed_base,
             blobs: options.blobs.as_deref().map(Blobs::open).transpose()?,
         })
     }
@@ -191,7 +197,7 @@ impl Store for PostgresStore {
     }
 
     async fn feed(&self, after: FeedPosition, limit: FeedLimit) -> Result<FeedBatch, StoreError> {
-        query::feed(&self.pool, after, limit).await
+        stream::feed(&self.pool, self.feed_base, after, limit).await
     }
 
     async fn execution(&self, execution_id: ExecutionId) -> Result<Option<Execution>, StoreError> {

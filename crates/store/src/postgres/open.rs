@@ -6,12 +6,13 @@ use tokio_postgres::Client;
 use super::PostgresOptions;
 use super::bind::failure;
 use super::function::{APPEND, APPEND_SHARED};
-use super::partition;
 use super::pool::Pool;
+use super::stream::FeedBase;
+use super::{partition, stream};
 use crate::error::StoreError;
 use crate::migration::{Migration, pending};
 
-static MIGRATIONS: [Migration; 3] = [
+static MIGRATIONS: [Migration; 4] = [
     Migration {
         version: 1,
         name: "tables",
@@ -26,6 +27,11 @@ static MIGRATIONS: [Migration; 3] = [
         version: 3,
         name: "commons",
         sql: include_str!("migrations/0003_commons.sql"),
+    },
+    Migration {
+        version: 4,
+        name: "outlets",
+        sql: include_str!("migrations/0004_outlets.sql"),
     },
 ];
 
@@ -46,7 +52,10 @@ enum OpenError {
     Unsafe { setting: &'static str },
 }
 
-pub(super) async fn prepare(pool: &Pool, options: &PostgresOptions) -> Result<(), StoreError> {
+pub(super) async fn prepare(
+    pool: &Pool,
+    options: &PostgresOptions,
+) -> Result<FeedBase, StoreError> {
     let mut pooled = pool.get().await?;
     let client = pooled.client()?;
     check_server(client, options).await?;
@@ -56,7 +65,7 @@ pub(super) async fn prepare(pool: &Pool, options: &PostgresOptions) -> Result<()
         partition::ensure(client, month).await?;
         month = month.next();
     }
-    Ok(())
+    stream::rebase(client).await
 }
 
 async fn check_server(client: &Client, options: &PostgresOptions) -> Result<(), StoreError> {

@@ -1,10 +1,10 @@
-//! How events leave and come in.
+//! How events leave and come in, in the database.
 
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
 use noetl_types::{FeedPosition, OutboxId, Text, Timestamp};
 
-use super::PostgresStore;
+use super::{PostgresStore, outbox, query, stream};
 use crate::error::StoreError;
 use crate::model::{
     ClaimedMessage, EventKey, Failed, FeedLag, Known, LogEpoch, OutboxClaim, OutboxFacts,
@@ -13,105 +13,93 @@ use crate::model::{
 };
 use crate::outlets::Outlets;
 
-fn not_yet<T>() -> Result<T, StoreError> {
-    Err(StoreError::fatal("not built yet"))
-}
-
 #[async_trait]
 impl Outlets for PostgresStore {
-    async fn claim_outbox(&self, _claim: OutboxClaim) -> Result<Vec<ClaimedMessage>, StoreError> {
-        not_yet()
+    async fn claim_outbox(&self, claim: OutboxClaim) -> Result<Vec<ClaimedMessage>, StoreError> {
+        outbox::claim(&self.pool, &claim).await
     }
 
     async fn mark_published(
         &self,
-        _marks: Vec<OutboxMark>,
-        _now: Timestamp,
+        marks: Vec<OutboxMark>,
+        now: Timestamp,
     ) -> Result<u64, StoreError> {
-        not_yet()
+        outbox::mark_published(&self.pool, &marks, now).await
     }
 
-    async fn mark_failed(&self, _failure: OutboxFailure) -> Result<Option<Failed>, StoreError> {
-        not_yet()
+    async fn mark_failed(&self, failure: OutboxFailure) -> Result<Option<Failed>, StoreError> {
+        outbox::mark_failed(&self.pool, &failure).await
     }
 
-    async fn outbox_pending(&self, _now: Timestamp) -> Result<u64, StoreError> {
-        not_yet()
+    async fn outbox_pending(&self, now: Timestamp) -> Result<u64, StoreError> {
+        outbox::pending(&self.pool, now).await
     }
 
-    async fn outbox(&self, _filter: OutboxFilter) -> Result<Vec<OutboxRow>, StoreError> {
-        not_yet()
+    async fn outbox(&self, filter: OutboxFilter) -> Result<Vec<OutboxRow>, StoreError> {
+        outbox::list(&self.lists, &filter).await
     }
 
     async fn outbox_facts(&self) -> Result<OutboxFacts, StoreError> {
-        not_yet()
+        outbox::facts(&self.lists).await
     }
 
-    async fn replay_outbox(
-        &self,
-        _rows: Vec<OutboxId>,
-        _now: Timestamp,
-    ) -> Result<u64, StoreError> {
-        not_yet()
+    async fn replay_outbox(&self, rows: Vec<OutboxId>, now: Timestamp) -> Result<u64, StoreError> {
+        outbox::settle(&self.lists, outbox::REPLAY, &rows, now).await
     }
 
-    async fn discard_outbox(
-        &self,
-        _rows: Vec<OutboxId>,
-        _now: Timestamp,
-    ) -> Result<u64, StoreError> {
-        not_yet()
+    async fn discard_outbox(&self, rows: Vec<OutboxId>, now: Timestamp) -> Result<u64, StoreError> {
+        outbox::settle(&self.lists, outbox::DISCARD, &rows, now).await
     }
 
-    async fn purge_outbox(&self, _before: Timestamp, _limit: PageLimit) -> Result<u64, StoreError> {
-        not_yet()
+    async fn purge_outbox(&self, before: Timestamp, limit: PageLimit) -> Result<u64, StoreError> {
+        outbox::purge(&self.lists, before, limit).await
     }
 
-    async fn known(&self, _events: Vec<EventKey>) -> Result<Known, StoreError> {
-        not_yet()
+    async fn known(&self, events: Vec<EventKey>) -> Result<Known, StoreError> {
+        query::known(&self.pool, &events).await
     }
 
-    async fn quarantine(&self, _refused: Vec<Quarantined>) -> Result<(), StoreError> {
-        not_yet()
+    async fn quarantine(&self, refused: Vec<Quarantined>) -> Result<(), StoreError> {
+        outbox::quarantine(&self.lists, &refused).await
     }
 
-    async fn quarantined(&self, _filter: QuarantineFilter) -> Result<Vec<Quarantined>, StoreError> {
-        not_yet()
+    async fn quarantined(&self, filter: QuarantineFilter) -> Result<Vec<Quarantined>, StoreError> {
+        outbox::quarantined(&self.lists, &filter).await
     }
 
     async fn log_epoch(&self) -> Result<LogEpoch, StoreError> {
-        not_yet()
+        stream::log_epoch(&self.lists).await
     }
 
     async fn begin_log_epoch(&self) -> Result<LogEpoch, StoreError> {
-        not_yet()
+        stream::begin_log_epoch(&self.lists).await
     }
 
-    async fn take_stream(&self, _take: StreamTake) -> Result<StreamTaken, StoreError> {
-        not_yet()
+    async fn take_stream(&self, take: StreamTake) -> Result<StreamTaken, StoreError> {
+        stream::take(&self.lists, self.feed_base, &take).await
     }
 
     async fn renew_stream(
         &self,
-        _owner: StreamOwner,
-        _lease_until: Timestamp,
+        owner: StreamOwner,
+        lease_until: Timestamp,
     ) -> Result<bool, StoreError> {
-        not_yet()
+        stream::renew(&self.pool, &owner, lease_until).await
     }
 
-    async fn move_stream(&self, _owner: StreamOwner, _to: StreamMove) -> Result<bool, StoreError> {
-        not_yet()
+    async fn move_stream(&self, owner: StreamOwner, to: StreamMove) -> Result<bool, StoreError> {
+        stream::go(&self.pool, &owner, to).await
     }
 
-    async fn release_stream(&self, _owner: StreamOwner) -> Result<bool, StoreError> {
-        not_yet()
+    async fn release_stream(&self, owner: StreamOwner) -> Result<bool, StoreError> {
+        stream::release(&self.pool, &owner).await
     }
 
-    async fn stream_cursor(&self, _name: &Text) -> Result<Option<StreamCursor>, StoreError> {
-        not_yet()
+    async fn stream_cursor(&self, name: &Text) -> Result<Option<StreamCursor>, StoreError> {
+        stream::cursor(&self.pool, name).await
     }
 
-    async fn feed_lag(&self, _after: FeedPosition) -> Result<FeedLag, StoreError> {
-        not_yet()
+    async fn feed_lag(&self, after: FeedPosition) -> Result<FeedLag, StoreError> {
+        stream::lag(&self.lists, self.feed_base, after).await
     }
 }

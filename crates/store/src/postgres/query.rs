@@ -1,11 +1,12 @@
 //! Everything but appends and leases.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use noetl_types::limits::PageLimit;
 use noetl_types::{
-    EventId, ExecutionId, ExecutionStatus, FeedPosition, PlaybookPath, ResultId, StoredEvent,
-    TenantId, Text, Timestamp, Version,
+    EventId, ExecutionId, ExecutionStatus, PlaybookPath, ResultId, StoredEvent, TenantId, Text,
+    Timestamp, Version,
 };
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Row, Transaction};
@@ -15,8 +16,8 @@ use super::pool::{Pool, Pooled};
 use crate::error::StoreError;
 use crate::machines::Machines;
 use crate::model::{
-    CatalogEntry, CatalogFilter, CatalogKey, Counts, DueTimer, Execution, ExecutionFilter,
-    ExecutionPage, FeedBatch, FeedLimit, Loaded, LogPage, MachineLease, MachineRefused,
+    CatalogEntry, CatalogFilter, CatalogKey, Counts, DueTimer, EventKey, Execution,
+    ExecutionFilter, ExecutionPage, Known, Loaded, LogPage, MachineLease, MachineRefused,
     NewCatalogEntry, NewRuntime, PutRefused, Registered, Runtime, RuntimeKind, Snapshot,
     SnapshotKey, VersionFilter, superfluous,
 };
@@ -47,16 +48,6 @@ static SELECT_EVENT: LazyLock<String> = LazyLock::new(|| {
     format!(
         "{events} WHERE execution_id = $1 AND event_id >= $2
          ORDER BY execution_id, event_id LIMIT 1"
-    )
-});
-
-/// Below the oldest transaction that is still open nothing can appear any more.
-static SELECT_FEED: LazyLock<String> = LazyLock::new(|| {
-    let events = &*EVENTS;
-    format!(
-        "{events} WHERE (tx, position) > ($1::text::xid8, $2::bigint)
-         AND tx < pg_snapshot_xmin(pg_current_snapshot())
-         ORDER BY tx, position LIMIT $3::bigint"
     )
 });
 
@@ -240,17 +231,45 @@ pub(super) async fn event(
     Ok(events.find(|stored| stored.record.event.event_id == event_id))
 }
 
-pub(super) async fn feed(
-    pool: &Pool,
-    after: FeedPosition,
-    limit: FeedLimit,
-) -> Result<FeedBatch, StoreError> {
+static KNOWN_EXECUTIONS: LazyLock<String> = LazyLock::new(|| {
+    let by_id = "WHERE execution_id = ANY ($1::bigint[]) ORDER BY execution_id";
+    select(&EXECUTION, by_id)
+});
+
+/// As for one event, the order says which index is meant.
+static KNOWN_EVENTS: LazyLock<String> = LazyLock::new(|| {
+    let columns = EVENT.list_of("event.");
+    format!(
+        "SELECT {columns}, event.tx::text::bigint, event.position
+         FROM unnest($1::bigint[], $2::bigint[]) AS wanted (execution_id, event_id)
+         CROSS JOIN LATERAL (
+             SELECT * FROM event AS candidate
+             WHERE candidate.execution_id = wanted.execution_id
+                 AND candidate.event_id >= wanted.event_id
+             ORDER BY candidate.execution_id, candidate.event_id LIMIT 1
+         ) AS event
+         WHERE event.event_id = wanted.event_id
+         ORDER BY event.execution_id, event.event_id"
+    )
+});
+
+/// Both looks are sent behind each other. An event that is written between them is in the second and
+/// its execution perhaps not in the first: an append that believes the first then meets a conflict.
+pub(super) async fn known(pool: &Pool, events: &[EventKey]) -> Result<Known, StoreError> {
     let mut client = pool.get().await?;
-    let tx = after.tx.to_string();
-    let params: [Param<'_>; 3] = [&tx, &after.position, &i64::from(limit.get())];
-    let rows = client.rows(&SELECT_FEED, &params).await?;
-    let events = read_all(&rows, row::stored_event)?;
-    Ok(FeedBatch::of(events, after, limit))
+    let keys: BTreeSet<_> = events.iter().copied().collect();
+    let executions: Vec<_> = keys.iter().map(|key| key.execution_id.get()).collect();
+    let ids: Vec<_> = keys.iter().map(|key| key.event_id.get()).collect();
+    let (executions, events) = client
+        .two(
+            (&KNOWN_EXECUTIONS, &[&executions]),
+            (&KNOWN_EVENTS, &[&executions, &ids]),
+        )
+        .await?;
+    Ok(Known {
+        executions: read_all(&executions, row::execution)?,
+        events: read_all(&events, row::stored_event)?,
+    })
 }
 
 pub(super) async fn execution(

@@ -11,7 +11,7 @@ use tokio_postgres::NoTls;
 
 use super::{PostgresOptions, PostgresStore};
 use crate::suite::fixture::{Run, at, lease_of, one};
-use crate::suite::{Bench, differ, differ_in_lanes, differ_with_faults, store_suite};
+use crate::suite::{Bench, differ, differ_in_lanes, differ_with_faults, outlet_suite, store_suite};
 use crate::{AppendRefused, FeedLimit, LogPage, Store as _, StoreError};
 
 fn options(database: &Database) -> PostgresOptions {
@@ -54,6 +54,7 @@ async fn bench() -> Bench {
 }
 
 store_suite!(bench);
+outlet_suite!(bench);
 
 #[tokio::test]
 async fn histories_are_those_of_the_model() {

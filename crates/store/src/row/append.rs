@@ -7,6 +7,7 @@ use noetl_types::Timestamp;
 
 use super::cell::Cell;
 use super::event::event_row;
+use super::outlets::outbox_rows;
 use super::result::result_row;
 use super::shared::{
     answered_row, cache_row, dedup_row, errand_row, slot_id_row, slot_row, wait_end, wait_row,
@@ -137,6 +138,8 @@ pub(crate) struct Rows {
     /// Changes of commands, each with the number of its command.
     pub(crate) patches: Vec<(i64, Row)>,
     pub(crate) results: Vec<Row>,
+    /// Rows of the outbox, in the order of the events.
+    pub(crate) outbox: Vec<Row>,
     pub(crate) waits: Vec<SharedRow>,
     pub(crate) errands: Vec<SharedRow>,
     pub(crate) slots: Vec<SharedRow>,
@@ -201,6 +204,7 @@ impl Rows {
         let now = sealed.append.now;
         Self {
             bytes: size(&events) + size(&issued) + size(&results) + size(&cached),
+            outbox: outbox_rows(&sealed),
             waits: wait_rows(&mut sealed),
             errands: errand_rows(&sealed),
             slots: slot_rows(&mut sealed),

@@ -6,8 +6,9 @@ use noetl_types::limits::{MaxAttempts, Priority};
 use noetl_types::record::{Elapsed, SchemaVersion};
 use noetl_types::{
     CatalogId, Chain, CommandId, CommandStatus, Digest, EventId, EventName, ExecutionId,
-    ExecutionStatus, Json, MachineId, OrganizationId, PlaybookPath, PoolName, ResultId, RuntimeId,
-    Seq, SignalId, StatusName, StepName, TenantId, Text, Timestamp, Version, WorkerId, json,
+    ExecutionStatus, Json, MachineId, OrganizationId, OutboxId, PlaybookPath, PoolName,
+    QuarantineId, ResultId, RuntimeId, Seq, SignalId, StatusName, StepName, TenantId, Text,
+    Timestamp, Version, WorkerId, json,
 };
 
 use crate::model::{LeaseToken, Origin, RuntimeKind, VarKind, WaitKind};
@@ -39,7 +40,7 @@ pub(crate) enum CellProblem {
 }
 
 impl CellProblem {
-    fn value(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+    pub(super) fn value(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Self::Value(error.into())
     }
 }
@@ -335,6 +336,8 @@ numbers!(
     CommandId,
     EventId,
     ExecutionId,
+    OutboxId,
+    QuarantineId,
     ResultId,
     RuntimeId,
     Seq,

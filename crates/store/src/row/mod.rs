@@ -13,6 +13,7 @@ macro_rules! cells {
 mod append;
 mod cell;
 mod event;
+mod outlets;
 mod result;
 mod shared;
 mod table;
@@ -21,12 +22,16 @@ mod tables;
 pub(crate) use append::{Act, Rows, SharedRow, rows_of};
 pub(crate) use cell::{Cell, ToCell};
 pub(crate) use event::{EVENT, stored_event};
+pub(crate) use outlets::{
+    CLAIMED, NEW_OUTBOX, OUTBOX, QUARANTINE, STREAM, claimed_message, outbox_row, quarantine_row,
+    quarantined, stream_cursor, stream_row,
+};
 pub(crate) use result::{KeptResult, RESULT, STORED_RESULT, result, stored_result_row};
 pub(crate) use shared::{
     ANSWERED, BROADCAST, CACHE, DEDUP, ERRAND, SLOT, SLOT_ID, VAR, WAIT, answered, broadcast,
     broadcast_row, cached, errand, kept_dedup, slot, slot_id_row, swept_table, var, var_row, wait,
 };
-pub(crate) use table::{Cells, Corrupt, Table};
+pub(crate) use table::{Cells, Corrupt, Reader, Table};
 pub(crate) use tables::{
     CATALOG, COMMAND, EXECUTION, EXECUTION_CHANGING, MACHINE, RUNTIME, SNAPSHOT, catalog_entry,
     catalog_row, command, count_of, due_timer, execution, machine, machine_row, pool_count,
@@ -40,8 +45,6 @@ pub(crate) use cell::time;
 pub(crate) use event::STORED_EVENT;
 #[cfg(feature = "postgres")]
 pub(crate) use table::Kind;
-#[cfg(feature = "sqlite")]
-pub(crate) use table::Reader;
 #[cfg(feature = "sqlite")]
 pub(crate) use tables::command_row;
 #[cfg(feature = "postgres")]

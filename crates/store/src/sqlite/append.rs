@@ -7,7 +7,7 @@ use rusqlite::{Connection, params_from_iter};
 
 use super::bind::{execute, failure, first, is_taken, micros, places};
 use super::writer::{Care, rolled_back};
-use super::{query, queue, shared};
+use super::{outbox, query, queue, shared};
 use crate::error::StoreError;
 use crate::model::{AppendRefused, Appended, TimerChange};
 use crate::row::{COMMAND, Cell, EVENT, EXECUTION, EXECUTION_CHANGING, RESULT, Reader, Rows};
@@ -177,6 +177,7 @@ fn write(connection: &Connection, rows: &Rows) -> Result<Appended, Failed> {
         tx: 0,
         position: connection.last_insert_rowid(),
     };
+    outbox::write(connection, &rows.outbox)?;
     for command in &rows.issued {
         insert(&INSERT_COMMAND, command)?;
     }

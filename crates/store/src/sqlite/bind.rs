@@ -86,6 +86,33 @@ pub(super) fn all<T>(
     Ok(found)
 }
 
+/// Rows of a statement until they have so many bytes, and whether there are more.
+pub(super) fn within<T>(
+    connection: &Connection,
+    sql: &str,
+    params: impl Params,
+    bytes: usize,
+    read: impl Fn(Cells) -> Result<T, Corrupt>,
+) -> Result<(Vec<T>, bool), StoreError> {
+    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+    let mut rows = statement.query(params).map_err(failure)?;
+    let mut found = Vec::new();
+    let mut seen = 0;
+    while let Some(row) = rows.next().map_err(failure)? {
+        if seen >= bytes {
+            return Ok((found, true));
+        }
+        let cells = cells(row);
+        seen += cells
+            .as_slice()
+            .iter()
+            .map(Cell::bytes_about)
+            .sum::<usize>();
+        found.push(read(cells)?);
+    }
+    Ok((found, false))
+}
+
 /// The only row of a statement, if there is one.
 pub(super) fn first<T>(
     connection: &Connection,

@@ -8,12 +8,14 @@ mod append;
 mod bind;
 mod commons;
 mod open;
+mod outbox;
 mod outlets;
 mod place;
 mod query;
 mod queue;
 mod readers;
 mod shared;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod writer;

@@ -15,7 +15,7 @@ use crate::blobs::Blobs;
 use crate::error::StoreError;
 use crate::migration::{Migration, pending};
 
-static MIGRATIONS: [Migration; 3] = [
+static MIGRATIONS: [Migration; 4] = [
     Migration {
         version: 1,
         name: "tables",
@@ -30,6 +30,11 @@ static MIGRATIONS: [Migration; 3] = [
         version: 3,
         name: "commons",
         sql: include_str!("migrations/0003_commons.sql"),
+    },
+    Migration {
+        version: 4,
+        name: "outlets",
+        sql: include_str!("migrations/0004_outlets.sql"),
     },
 ];
 

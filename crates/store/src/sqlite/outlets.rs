@@ -1,10 +1,11 @@
-//! How events leave and come in.
+//! How events leave and come in, in the file.
 
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
 use noetl_types::{FeedPosition, OutboxId, Text, Timestamp};
 
-use super::SqliteStore;
+use super::writer::Durability;
+use super::{SqliteStore, outbox, query, stream};
 use crate::error::StoreError;
 use crate::model::{
     ClaimedMessage, EventKey, Failed, FeedLag, Known, LogEpoch, OutboxClaim, OutboxFacts,
@@ -13,105 +14,156 @@ use crate::model::{
 };
 use crate::outlets::Outlets;
 
-fn not_yet<T>() -> Result<T, StoreError> {
-    Err(StoreError::fatal("not built yet"))
-}
-
 #[async_trait]
 impl Outlets for SqliteStore {
-    async fn claim_outbox(&self, _claim: OutboxClaim) -> Result<Vec<ClaimedMessage>, StoreError> {
-        not_yet()
+    /// A claim that a loss of power forgets is made again: what was published then goes out twice,
+    /// as after any crash of a publisher.
+    async fn claim_outbox(&self, claim: OutboxClaim) -> Result<Vec<ClaimedMessage>, StoreError> {
+        self.writer
+            .run(Durability::Forgettable, move |connection| {
+                outbox::claim(connection, &claim)
+            })
+            .await
     }
 
     async fn mark_published(
         &self,
-        _marks: Vec<OutboxMark>,
-        _now: Timestamp,
+        marks: Vec<OutboxMark>,
+        now: Timestamp,
     ) -> Result<u64, StoreError> {
-        not_yet()
+        self.writer
+            .run(Durability::Synced, move |connection| {
+                outbox::mark_published(connection, &marks, now)
+            })
+            .await
     }
 
-    async fn mark_failed(&self, _failure: OutboxFailure) -> Result<Option<Failed>, StoreError> {
-        not_yet()
+    async fn mark_failed(&self, failure: OutboxFailure) -> Result<Option<Failed>, StoreError> {
+        self.writer
+            .run(Durability::Synced, move |connection| {
+                outbox::mark_failed(connection, &failure)
+            })
+            .await
     }
 
-    async fn outbox_pending(&self, _now: Timestamp) -> Result<u64, StoreError> {
-        not_yet()
+    async fn outbox_pending(&self, now: Timestamp) -> Result<u64, StoreError> {
+        self.readers
+            .run(move |connection| outbox::pending(connection, now))
+            .await
     }
 
-    async fn outbox(&self, _filter: OutboxFilter) -> Result<Vec<OutboxRow>, StoreError> {
-        not_yet()
+    async fn outbox(&self, filter: OutboxFilter) -> Result<Vec<OutboxRow>, StoreError> {
+        self.readers
+            .run(move |connection| outbox::list(connection, &filter))
+            .await
     }
 
     async fn outbox_facts(&self) -> Result<OutboxFacts, StoreError> {
-        not_yet()
+        self.readers.run(outbox::facts).await
     }
 
-    async fn replay_outbox(
-        &self,
-        _rows: Vec<OutboxId>,
-        _now: Timestamp,
-    ) -> Result<u64, StoreError> {
-        not_yet()
+    async fn replay_outbox(&self, rows: Vec<OutboxId>, now: Timestamp) -> Result<u64, StoreError> {
+        self.writer
+            .run(Durability::Synced, move |connection| {
+                outbox::settle(connection, outbox::REPLAY, &rows, now)
+            })
+            .await
     }
 
-    async fn discard_outbox(
-        &self,
-        _rows: Vec<OutboxId>,
-        _now: Timestamp,
-    ) -> Result<u64, StoreError> {
-        not_yet()
+    async fn discard_outbox(&self, rows: Vec<OutboxId>, now: Timestamp) -> Result<u64, StoreError> {
+        self.writer
+            .run(Durability::Synced, move |connection| {
+                outbox::settle(connection, outbox::DISCARD, &rows, now)
+            })
+            .await
     }
 
-    async fn purge_outbox(&self, _before: Timestamp, _limit: PageLimit) -> Result<u64, StoreError> {
-        not_yet()
+    async fn purge_outbox(&self, before: Timestamp, limit: PageLimit) -> Result<u64, StoreError> {
+        self.writer
+            .run(Durability::Forgettable, move |connection| {
+                outbox::purge(connection, before, limit)
+            })
+            .await
     }
 
-    async fn known(&self, _events: Vec<EventKey>) -> Result<Known, StoreError> {
-        not_yet()
+    async fn known(&self, events: Vec<EventKey>) -> Result<Known, StoreError> {
+        self.readers
+            .run(move |connection| query::known(connection, &events))
+            .await
     }
 
-    async fn quarantine(&self, _refused: Vec<Quarantined>) -> Result<(), StoreError> {
-        not_yet()
+    async fn quarantine(&self, refused: Vec<Quarantined>) -> Result<(), StoreError> {
+        let bytes = refused.iter().map(|it| it.raw.len()).sum();
+        self.writer
+            .run_large(bytes, move |connection, _| {
+                outbox::quarantine(connection, &refused)
+            })
+            .await
     }
 
-    async fn quarantined(&self, _filter: QuarantineFilter) -> Result<Vec<Quarantined>, StoreError> {
-        not_yet()
+    async fn quarantined(&self, filter: QuarantineFilter) -> Result<Vec<Quarantined>, StoreError> {
+        self.readers
+            .run(move |connection| outbox::quarantined(connection, &filter))
+            .await
     }
 
     async fn log_epoch(&self) -> Result<LogEpoch, StoreError> {
-        not_yet()
+        self.readers.run(stream::log_epoch).await
     }
 
     async fn begin_log_epoch(&self) -> Result<LogEpoch, StoreError> {
-        not_yet()
+        self.writer
+            .run(Durability::Synced, stream::begin_log_epoch)
+            .await
     }
 
-    async fn take_stream(&self, _take: StreamTake) -> Result<StreamTaken, StoreError> {
-        not_yet()
+    async fn take_stream(&self, take: StreamTake) -> Result<StreamTaken, StoreError> {
+        self.writer
+            .run(Durability::Synced, move |connection| {
+                stream::take(connection, &take)
+            })
+            .await
     }
 
     async fn renew_stream(
         &self,
-        _owner: StreamOwner,
-        _lease_until: Timestamp,
+        owner: StreamOwner,
+        lease_until: Timestamp,
     ) -> Result<bool, StoreError> {
-        not_yet()
+        self.writer
+            .run(Durability::Forgettable, move |connection| {
+                stream::renew(connection, &owner, lease_until)
+            })
+            .await
     }
 
-    async fn move_stream(&self, _owner: StreamOwner, _to: StreamMove) -> Result<bool, StoreError> {
-        not_yet()
+    /// A cursor that a loss of power moves back publishes once more what is out already.
+    async fn move_stream(&self, owner: StreamOwner, to: StreamMove) -> Result<bool, StoreError> {
+        self.writer
+            .run(Durability::Forgettable, move |connection| {
+                stream::go(connection, &owner, to)
+            })
+            .await
     }
 
-    async fn release_stream(&self, _owner: StreamOwner) -> Result<bool, StoreError> {
-        not_yet()
+    async fn release_stream(&self, owner: StreamOwner) -> Result<bool, StoreError> {
+        self.writer
+            .run(Durability::Forgettable, move |connection| {
+                stream::release(connection, &owner)
+            })
+            .await
     }
 
-    async fn stream_cursor(&self, _name: &Text) -> Result<Option<StreamCursor>, StoreError> {
-        not_yet()
+    async fn stream_cursor(&self, name: &Text) -> Result<Option<StreamCursor>, StoreError> {
+        let name = name.clone();
+        self.readers
+            .run(move |connection| stream::cursor(connection, &name))
+            .await
     }
 
-    async fn feed_lag(&self, _after: FeedPosition) -> Result<FeedLag, StoreError> {
-        not_yet()
+    async fn feed_lag(&self, after: FeedPosition) -> Result<FeedLag, StoreError> {
+        self.readers
+            .run(move |connection| stream::lag(connection, after))
+            .await
     }
 }

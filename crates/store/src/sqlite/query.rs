@@ -1,5 +1,6 @@
 //! Everything but appends and leases.
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use noetl_types::limits::PageLimit;
@@ -9,14 +10,14 @@ use noetl_types::{
 };
 use rusqlite::{Connection, params, params_from_iter};
 
-use super::bind::{all, execute, failure, first, micros, places};
+use super::bind::{all, execute, failure, first, micros, places, within};
 use crate::error::StoreError;
 use crate::machines::Machines;
 use crate::model::{
-    CatalogEntry, CatalogFilter, CatalogKey, Counts, DueTimer, Execution, ExecutionFilter,
-    ExecutionPage, FeedBatch, FeedLimit, Loaded, LogPage, MachineLease, MachineRefused,
-    NewCatalogEntry, NewRuntime, PutRefused, Registered, Runtime, RuntimeKind, Snapshot,
-    SnapshotKey, VersionFilter, superfluous,
+    CatalogEntry, CatalogFilter, CatalogKey, Counts, DueTimer, EventKey, Execution,
+    ExecutionFilter, ExecutionPage, FEED_BYTES, FeedBatch, FeedLimit, Known, Loaded, LogPage,
+    MachineLease, MachineRefused, NewCatalogEntry, NewRuntime, PutRefused, Registered, Runtime,
+    RuntimeKind, Snapshot, SnapshotKey, VersionFilter, superfluous,
 };
 use crate::row::{
     self, CATALOG, EVENT, EXECUTION, KeptResult, MACHINE, RUNTIME, Reader, SNAPSHOT, STORED_RESULT,
@@ -95,12 +96,12 @@ static LIST_RUNTIMES: LazyLock<String> =
 
 static SELECT_MACHINES: LazyLock<String> = LazyLock::new(|| select(&MACHINE, ""));
 
-fn select(table: &Table, rest: &str) -> String {
+pub(super) fn select(table: &Table, rest: &str) -> String {
     format!("SELECT {} FROM {} {rest}", table.list(), table.name)
 }
 
 /// Writes a row, in place of one with the same key where `verb` says so.
-fn put(
+pub(super) fn put(
     connection: &Connection,
     verb: &str,
     table: &Table,
@@ -132,6 +133,21 @@ pub(super) fn events(
     all(connection, &SELECT_EVENTS, params, row::stored_event)
 }
 
+/// One moment for all of it, since a reader holds one for a call.
+pub(super) fn known(connection: &Connection, keys: &[EventKey]) -> Result<Known, StoreError> {
+    let keys: BTreeSet<_> = keys.iter().copied().collect();
+    let ids: BTreeSet<_> = keys.iter().map(|key| key.execution_id).collect();
+    let mut known = Known::default();
+    for id in ids {
+        known.executions.extend(execution(connection, id)?);
+    }
+    for key in keys {
+        let found = event(connection, key.execution_id, key.event_id)?;
+        known.events.extend(found);
+    }
+    Ok(known)
+}
+
 pub(super) fn event(
     connection: &Connection,
     execution_id: ExecutionId,
@@ -147,8 +163,14 @@ pub(super) fn feed(
     limit: FeedLimit,
 ) -> Result<FeedBatch, StoreError> {
     let params = (after.position, limit.get());
-    let events = all(connection, &SELECT_FEED, params, row::stored_event)?;
-    Ok(FeedBatch::of(events, after, limit))
+    let (events, is_cut) = within(
+        connection,
+        &SELECT_FEED,
+        params,
+        FEED_BYTES,
+        row::stored_event,
+    )?;
+    Ok(FeedBatch::of(events, after, limit, is_cut))
 }
 
 pub(super) fn execution(

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use super::{SqliteOptions, SqliteStore};
 use crate::suite::fixture::{Run, at, lease_of, one};
 use crate::suite::result::{put, result};
-use crate::suite::{Bench, differ, differ_in_lanes, differ_with_faults, store_suite};
+use crate::suite::{Bench, differ, differ_in_lanes, differ_with_faults, outlet_suite, store_suite};
 use crate::{Commons as _, Store as _, StoreError, Swept};
 
 struct Place {
@@ -58,6 +58,7 @@ fn bench() -> Ready<Bench> {
 }
 
 store_suite!(bench);
+outlet_suite!(bench);
 
 #[tokio::test]
 async fn histories_are_those_of_the_model() {

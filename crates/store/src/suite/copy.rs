@@ -6,7 +6,8 @@ use noetl_types::error::RejectCode;
 use noetl_types::limits::PageLimit;
 use noetl_types::record::{Arrival, Projected, read_projected};
 use noetl_types::{
-    ExecutionStatus, Json, OrganizationId, QuarantineId, StoredEvent, TenantId, Text, Version, json,
+    ExecutionStatus, Json, OrganizationId, QuarantineId, StoredEvent, TenantId, Text, Timestamp,
+    Version, json,
 };
 use tokio::task::JoinSet;
 
@@ -18,9 +19,14 @@ use crate::{
     body, project,
 };
 
+/// Some days later: no id is of the future.
+fn later() -> Timestamp {
+    Timestamp::parse("2026-11-10T12:00:00Z").unwrap()
+}
+
 fn arrival() -> Arrival {
     Arrival {
-        now: at("12:00:00"),
+        now: later(),
         tenant_id: TenantId::default(),
         organization_id: OrganizationId::default(),
     }
@@ -41,7 +47,7 @@ fn batch(events: Vec<Projected>) -> CopyBatch {
     CopyBatch {
         events,
         scope: CopyScope::OfExecution,
-        now: at("12:00:00"),
+        now: later(),
         outbox: false,
     }
 }
@@ -215,7 +221,7 @@ pub(crate) async fn p2_copies_of_a_dropped_execution_are_rejected(bench: &Bench)
 pub(crate) async fn copies_of_a_past_month_are_kept(bench: &Bench) {
     let store = &*bench.store;
     let id = noetl_types::id::first_id_at(
-        noetl_types::Timestamp::parse("2025-02-03T00:00:00Z")
+        Timestamp::parse("2025-02-03T00:00:00Z")
             .unwrap()
             .as_unix_ms(),
     );

@@ -17,6 +17,7 @@ CREATE FUNCTION {name}(
     patches {name}_patch[],
     timers {name}_timer[],
     results {name}_result[],
+    outgoing {name}_outbox[],
     touched BIGINT[]
 --if shared
     , waits {name}_wait[]
@@ -267,6 +268,24 @@ BEGIN
         SELECT {new_result_columns}
         FROM unnest(results) AS new_result
         WHERE all_in OR new_result.execution_id = ANY (accepted);
+    END IF;
+
+    -- A row that somebody else wrote for the same event stays.
+    IF cardinality(outgoing) > 0 THEN
+        INSERT INTO outbox (
+            execution_id, event_id, message_id, subject, available_at, created_at, updated_at
+        )
+        SELECT
+            new_row.execution_id,
+            new_row.event_id,
+            (SELECT meta.value FROM meta WHERE meta.key = 'log_epoch') || ':' || new_row.message,
+            new_row.subject,
+            new_row.available_at,
+            new_row.available_at,
+            new_row.available_at
+        FROM unnest(outgoing) AS new_row
+        WHERE all_in OR new_row.execution_id = ANY (accepted)
+        ON CONFLICT (execution_id, event_id) DO NOTHING;
     END IF;
 
 --if shared

@@ -1,0 +1,268 @@
+//! The outbox, and what was refused.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use noetl_types::limits::PageLimit;
+use noetl_types::{OutboxId, Text, Timestamp};
+
+use super::bind::{cells, failure, read_all};
+use super::pool::Pool;
+use super::query::{Param, params, select};
+use crate::error::StoreError;
+use crate::model::{
+    ClaimedMessage, Failed, MAX_CLAIM_BYTES, OutboxClaim, OutboxFacts, OutboxFailure, OutboxFilter,
+    OutboxMark, OutboxRow, OutboxStatus, QuarantineFilter, Quarantined,
+};
+use crate::row::{
+    self, CLAIMED, EVENT, OUTBOX, QUARANTINE, Reader, ToCell as _, quarantine_row, time,
+};
+
+static CLAIM: LazyLock<String> = LazyLock::new(|| {
+    let event = EVENT.list_of("event.");
+    let event = format!("{event}, event.tx::text::bigint AS tx, event.position");
+    // The row has columns of the same names as its event.
+    let event = event.replace("event.execution_id,", "event.execution_id AS of_execution,");
+    let found = EVENT.list_of("found.");
+    let found = found.replace("found.execution_id,", "found.of_execution,");
+    include_str!("sql/claim_outbox.sql")
+        .replace("{event_columns}", &event)
+        .replace("{found_columns}", &found)
+        .replace("{claimed_columns}", &CLAIMED.list_of("taken."))
+});
+
+/// Rows are locked in the order of their ids, so nobody waits in a circle.
+const MARK_PUBLISHED: &str = "WITH locked AS MATERIALIZED (
+        SELECT outbox_id FROM outbox WHERE outbox_id = ANY ($1::bigint[])
+        ORDER BY outbox_id FOR UPDATE
+    )
+    UPDATE outbox
+    SET status = 'PUBLISHED', published_at = $3::timestamptz, last_error = NULL,
+        lease_until = NULL, updated_at = $3::timestamptz
+    FROM locked
+    JOIN unnest($1::bigint[], $2::bigint[]) AS mark (outbox_id, attempts)
+        ON mark.outbox_id = locked.outbox_id
+    WHERE outbox.outbox_id = locked.outbox_id AND outbox.status = 'IN_FLIGHT'
+        AND (mark.attempts IS NULL OR mark.attempts = outbox.attempts)
+    RETURNING 1";
+
+const IN_HAND: &str = "SELECT attempts, forgiven FROM outbox
+    WHERE outbox_id = $1 AND status = 'IN_FLIGHT'";
+
+const MARK_FAILED: &str = "UPDATE outbox
+    SET status = 'FAILED', available_at = $4::timestamptz, lease_until = NULL,
+        last_error = $5::text, updated_at = $3::timestamptz
+    WHERE outbox_id = $1 AND status = 'IN_FLIGHT' AND attempts = $2::bigint
+    RETURNING 1";
+
+const MARK_DEAD: &str = "UPDATE outbox
+    SET status = 'DEAD', dead_at = $3::timestamptz, lease_until = NULL,
+        last_error = $4::text, updated_at = $3::timestamptz
+    WHERE outbox_id = $1 AND status = 'IN_FLIGHT' AND attempts = $2::bigint
+    RETURNING 1";
+
+const PENDING: &str = "SELECT
+    (SELECT count(*) FROM outbox
+     WHERE status IN ('PENDING', 'FAILED') AND available_at <= $1::timestamptz)
+    + (SELECT count(*) FROM outbox
+       WHERE status = 'IN_FLIGHT' AND lease_until <= $1::timestamptz)";
+
+static LIST: LazyLock<String> = LazyLock::new(|| {
+    let page = "WHERE ($1::text IS NULL OR status = $1) AND ($2::bigint IS NULL OR outbox_id > $2)
+        ORDER BY outbox_id LIMIT $3::bigint";
+    select(&OUTBOX, page)
+});
+
+const OLDEST: &str = "SELECT min(created_at) FROM outbox
+    WHERE status <> 'PUBLISHED' AND discarded_at IS NULL";
+
+/// Sends dead rows out again. The attempts so far do not count any more, but stay used as fences.
+pub(super) const REPLAY: &str = "UPDATE outbox
+    SET status = 'PENDING', available_at = $2::timestamptz, dead_at = NULL, forgiven = attempts,
+        updated_at = $2::timestamptz
+    WHERE outbox_id = ANY ($1::bigint[]) AND status = 'DEAD' AND discarded_at IS NULL
+    RETURNING 1";
+
+/// Gives dead rows up.
+pub(super) const DISCARD: &str = "UPDATE outbox
+    SET discarded_at = $2::timestamptz, updated_at = $2::timestamptz
+    WHERE outbox_id = ANY ($1::bigint[]) AND status = 'DEAD' AND discarded_at IS NULL
+    RETURNING 1";
+
+const PURGE: &str = "DELETE FROM outbox WHERE outbox_id IN (
+        SELECT outbox_id FROM outbox
+        WHERE status = 'PUBLISHED' AND published_at < $1::timestamptz
+        ORDER BY published_at, outbox_id LIMIT $2::bigint
+        FOR UPDATE SKIP LOCKED
+    ) RETURNING 1";
+
+static QUARANTINED: LazyLock<String> = LazyLock::new(|| {
+    let page = "WHERE ($1::text IS NULL OR source = $1)
+        AND ($2::bigint IS NULL OR quarantine_id > $2)
+        ORDER BY quarantine_id LIMIT $3::bigint";
+    select(&QUARANTINE, page)
+});
+
+static PUT_QUARANTINE: LazyLock<String> =
+    LazyLock::new(|| super::query::insert(&QUARANTINE, "ON CONFLICT DO NOTHING"));
+
+/// How often a mark without a fence follows a row that changes hands.
+const MAX_LOOKS: usize = 16;
+
+fn count(rows: &[tokio_postgres::Row]) -> u64 {
+    u64::try_from(rows.len()).unwrap_or(u64::MAX)
+}
+
+fn ids(rows: &[OutboxId]) -> Vec<i64> {
+    rows.iter().map(|id| id.get()).collect()
+}
+
+pub(super) async fn claim(
+    pool: &Pool,
+    claim: &OutboxClaim,
+) -> Result<Vec<ClaimedMessage>, StoreError> {
+    let mut client = pool.get().await?;
+    let params: [Param<'_>; 6] = [
+        &claim.now.to_cell(),
+        &i64::from(claim.limit.get()),
+        &i64::try_from(MAX_CLAIM_BYTES).unwrap_or(i64::MAX),
+        &claim.owner.as_str(),
+        &claim.lease_until.to_cell(),
+        &i64::from(claim.max_attempts),
+    ];
+    let rows = client.rows(&CLAIM, &params).await?;
+    read_all(&rows, row::claimed_message)
+}
+
+pub(super) async fn mark_published(
+    pool: &Pool,
+    marks: &[OutboxMark],
+    now: Timestamp,
+) -> Result<u64, StoreError> {
+    let mut client = pool.get().await?;
+    let ids: Vec<_> = marks.iter().map(|mark| mark.outbox_id.get()).collect();
+    let attempts: Vec<_> = marks
+        .iter()
+        .map(|mark| mark.attempts.map(i64::from))
+        .collect();
+    let params: [Param<'_>; 3] = [&ids, &attempts, &now.to_cell()];
+    Ok(count(&client.rows(MARK_PUBLISHED, &params).await?))
+}
+
+/// Looks, and marks if nothing has changed since.
+pub(super) async fn mark_failed(
+    pool: &Pool,
+    failure: &OutboxFailure,
+) -> Result<Option<Failed>, StoreError> {
+    let mut client = pool.get().await?;
+    let (id, now, error) = (
+        failure.outbox_id.get(),
+        failure.now.to_cell(),
+        failure.kept_error(),
+    );
+    for _ in 0..MAX_LOOKS {
+        let rows = client.rows(IN_HAND, &[&id]).await?;
+        let Some(found) = rows.first() else {
+            return Ok(None);
+        };
+        let mut in_hand = Reader::new(&OUTBOX, cells(found, 0, 2));
+        let (attempts, forgiven): (u32, u32) = (in_hand.take()?, in_hand.take()?);
+        if failure.fence().is_some_and(|fence| fence != attempts) {
+            return Ok(None);
+        }
+        let outcome = failure.outcome(attempts, forgiven);
+        let seen = i64::from(attempts);
+        let changed = match outcome {
+            Failed::Retry { delay } => {
+                let again = failure.now.saturating_add(delay).to_cell();
+                let params: [Param<'_>; 5] = [&id, &seen, &now, &again, &error.as_str()];
+                client.rows(MARK_FAILED, &params).await?
+            }
+            Failed::Dead => {
+                let params: [Param<'_>; 4] = [&id, &seen, &now, &error.as_str()];
+                client.rows(MARK_DEAD, &params).await?
+            }
+        };
+        if !changed.is_empty() {
+            return Ok(Some(outcome));
+        }
+    }
+    Ok(None)
+}
+
+pub(super) async fn pending(pool: &Pool, now: Timestamp) -> Result<u64, StoreError> {
+    let mut client = pool.get().await?;
+    let rows = client.rows(PENDING, &[&now.to_cell()]).await?;
+    let pending: i64 = rows.first().map_or(0, |row| row.get(0));
+    Ok(u64::try_from(pending).unwrap_or_default())
+}
+
+pub(super) async fn list(pool: &Pool, filter: &OutboxFilter) -> Result<Vec<OutboxRow>, StoreError> {
+    let mut client = pool.get().await?;
+    let params: [Param<'_>; 3] = [
+        &filter.status.map(OutboxStatus::as_str),
+        &filter.after.map(OutboxId::get),
+        &i64::from(filter.limit.get()),
+    ];
+    let rows = client.rows(&LIST, &params).await?;
+    read_all(&rows, row::outbox_row)
+}
+
+pub(super) async fn facts(pool: &Pool) -> Result<OutboxFacts, StoreError> {
+    let mut client = pool.get().await?;
+    let by_status = "SELECT status, count(*) FROM outbox GROUP BY status";
+    let (counts, oldest) = client.two((by_status, &[]), (OLDEST, &[])).await?;
+    let rows: BTreeMap<OutboxStatus, u64> = read_all(&counts, row::count_of)?.into_iter().collect();
+    let oldest = oldest.first().map(|row| row.get::<_, Option<row::Cell>>(0));
+    Ok(OutboxFacts {
+        rows,
+        oldest_unpublished: oldest.flatten().map(time).transpose()?,
+    })
+}
+
+pub(super) async fn settle(
+    pool: &Pool,
+    sql: &'static str,
+    rows: &[OutboxId],
+    now: Timestamp,
+) -> Result<u64, StoreError> {
+    let mut client = pool.get().await?;
+    let params: [Param<'_>; 2] = [&ids(rows), &now.to_cell()];
+    Ok(count(&client.rows(sql, &params).await?))
+}
+
+pub(super) async fn purge(
+    pool: &Pool,
+    before: Timestamp,
+    limit: PageLimit,
+) -> Result<u64, StoreError> {
+    let mut client = pool.get().await?;
+    let params: [Param<'_>; 2] = [&before.to_cell(), &i64::from(limit.get())];
+    Ok(count(&client.rows(PURGE, &params).await?))
+}
+
+pub(super) async fn quarantine(pool: &Pool, refused: &[Quarantined]) -> Result<(), StoreError> {
+    let mut pooled = pool.get().await?;
+    let transaction = pooled.transaction().await?;
+    for it in refused {
+        let cells = quarantine_row(it);
+        let params = params(&cells);
+        let put = transaction.execute(PUT_QUARANTINE.as_str(), &params);
+        put.await.map_err(failure)?;
+    }
+    transaction.commit().await.map_err(failure)
+}
+
+pub(super) async fn quarantined(
+    pool: &Pool,
+    filter: &QuarantineFilter,
+) -> Result<Vec<Quarantined>, StoreError> {
+    let mut client = pool.get().await?;
+    let params: [Param<'_>; 3] = [
+        &filter.source.as_ref().map(Text::as_str),
+        &filter.after.map(|after| after.get()),
+        &i64::from(filter.limit.get()),
+    ];
+    let rows = client.rows(&QUARANTINED, &params).await?;
+    read_all(&rows, row::quarantined)
+}

@@ -1,0 +1,418 @@
+//! The feed, where streams of it stand, and the lives of the log.
+//!
+//! Rows up to the base are of an earlier life of the log: their transactions were those of another
+//! cluster, so they count as written by transaction 0, in the order of their positions.
+
+use std::sync::LazyLock;
+
+use noetl_types::{FeedPosition, Text, Timestamp};
+use tokio_postgres::{Client, Transaction};
+
+use super::bind::{failure, read_all};
+use super::pool::Pool;
+use super::query::{Param, insert, params, rows, select};
+use crate::error::StoreError;
+use crate::model::{
+    FEED_BYTES, FeedBatch, FeedLag, FeedLimit, LogEpoch, MAX_FEED_LAG, StreamBegin, StreamCursor,
+    StreamMove, StreamOwner, StreamTake, StreamTaken,
+};
+use crate::row::{self, Cell, EVENT, STREAM, ToCell as _, stream_row, time};
+
+/// The last position of the earlier lives of the log; 0 where there was none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FeedBase(i64);
+
+/// Below the oldest transaction that is still open nothing can appear any more.
+const SETTLED: &str = "tx < pg_snapshot_xmin(pg_current_snapshot())";
+
+/// About how many bytes an event has, as far as that can be many.
+const BYTES: &str = "1024
+    + coalesce(octet_length(context::text), 0)
+    + coalesce(octet_length(result::text), 0)
+    + coalesce(octet_length(meta::text), 0)
+    + coalesce(octet_length(extra::text), 0)
+    + coalesce(octet_length(error), 0)
+    + coalesce(octet_length(stack_trace), 0)";
+
+/// Events in an order, as long as those before them have no more than so many bytes.
+fn bounded(tx: &str, chosen: &str, order: &str) -> String {
+    let columns = EVENT.list();
+    format!(
+        "SELECT {columns}, {tx}, position, chosen
+         FROM (
+             SELECT *, count(*) OVER () AS chosen,
+                 sum(bytes) OVER (ORDER BY {order}) - bytes AS bytes_before
+             FROM (
+                 SELECT *, {BYTES} AS bytes FROM event WHERE {chosen}
+                 ORDER BY {order} LIMIT $3::bigint
+             ) AS asked_for
+         ) AS measured
+         WHERE bytes_before < $4::bigint
+         ORDER BY {order}"
+    )
+}
+
+static FEED: LazyLock<String> = LazyLock::new(|| {
+    let chosen = format!(
+        "(tx, position) > ($1::text::xid8, $2::bigint) AND position > $5::bigint AND {SETTLED}"
+    );
+    bounded("tx::text::bigint", &chosen, "tx, position")
+});
+
+static OLD_FEED: LazyLock<String> = LazyLock::new(|| {
+    let chosen = "$1::text = '0' AND position > $2::bigint AND position <= $5::bigint";
+    bounded("0::bigint", chosen, "position")
+});
+
+const IS_STANDBY: &str = "SELECT pg_is_in_recovery()";
+
+/// What the order of the feed cannot be told from.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the server is a standby, whose order of commits is not that of the log: connect to the primary"
+)]
+struct Standby;
+
+pub(super) async fn feed(
+    pool: &Pool,
+    base: FeedBase,
+    after: FeedPosition,
+    limit: FeedLimit,
+) -> Result<FeedBatch, StoreError> {
+    let mut client = pool.get().await?;
+    let is_old = after.tx == 0 && after.position < base.0;
+    let sql: &'static str = if is_old { &OLD_FEED } else { &FEED };
+    let bytes = i64::try_from(FEED_BYTES).unwrap_or(i64::MAX);
+    let tx = after.tx.to_string();
+    let limit_of = i64::from(limit.get());
+    let params: [Param<'_>; 5] = [&tx, &after.position, &limit_of, &bytes, &base.0];
+    let (rows, standby) = client.two((sql, &params), (IS_STANDBY, &[])).await?;
+    if standby.first().is_none_or(|row| row.get(0)) {
+        return Err(StoreError::fatal(Standby));
+    }
+    let events = read_all(&rows, row::stored_event)?;
+    let chosen = rows
+        .first()
+        .map_or(0, |row| row.get::<_, i64>(row.len() - 1));
+    let is_cut = usize::try_from(chosen).is_ok_and(|chosen| chosen > events.len());
+    let mut batch = FeedBatch::of(events, after, limit, is_cut);
+    if is_old {
+        if batch.events.is_empty() {
+            // Behind the earlier lives the present one goes on.
+            batch.next = FeedPosition {
+                tx: 0,
+                position: base.0,
+            };
+        }
+        batch.is_full = true;
+    }
+    Ok(batch)
+}
+
+static LAST: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT tx::text::bigint, position FROM event
+         WHERE position > $1::bigint AND {SETTLED}
+         ORDER BY tx DESC, position DESC LIMIT 1"
+    )
+});
+
+/// The last event that can be read. With earlier lives and nothing behind them it is the last of
+/// theirs.
+async fn end(transaction: &Transaction<'_>, base: FeedBase) -> Result<FeedPosition, StoreError> {
+    let found = rows(transaction, &LAST, &[&base.0]).await?;
+    let last = found.first().map(|row| (row.get::<_, i64>(0), row.get(1)));
+    let (tx, position) = last.unwrap_or((0, base.0));
+    Ok(FeedPosition {
+        tx: u64::try_from(tx).unwrap_or_default(),
+        position,
+    })
+}
+
+static COUNT: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT count(*) FROM (
+             SELECT FROM event
+             WHERE (tx, position) > ($1::text::xid8, $2::bigint) AND position > $3::bigint AND {SETTLED}
+             LIMIT $4::bigint
+         ) AS behind"
+    )
+});
+
+static FIRST: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "SELECT ingest_time FROM event
+         WHERE (tx, position) > ($1::text::xid8, $2::bigint) AND position > $3::bigint AND {SETTLED}
+         ORDER BY tx, position LIMIT 1"
+    )
+});
+
+const OLD_COUNT: &str = "SELECT count(*) FROM (
+    SELECT FROM event WHERE position > $1::bigint AND position <= $2::bigint LIMIT $3::bigint
+) AS behind";
+
+const OLD_FIRST: &str = "SELECT ingest_time FROM event
+    WHERE position > $1::bigint AND position <= $2::bigint ORDER BY position LIMIT 1";
+
+const HELD_BACK: &str = "SELECT ingest_time FROM event
+    WHERE tx >= pg_snapshot_xmin(pg_current_snapshot()) AND position > $1::bigint
+    ORDER BY tx, position LIMIT 1";
+
+fn first_time(found: &[tokio_postgres::Row]) -> Result<Option<Timestamp>, StoreError> {
+    let found = found.first().map(|row| row.get::<_, Cell>(0));
+    found.map(time).transpose()
+}
+
+/// One moment for all of it, or an event could be counted both as read and as held back.
+pub(super) async fn lag(
+    pool: &Pool,
+    base: FeedBase,
+    after: FeedPosition,
+) -> Result<FeedLag, StoreError> {
+    let mut pooled = pool.get().await?;
+    let client = pooled.client()?;
+    let transaction = client
+        .build_transaction()
+        .isolation_level(tokio_postgres::IsolationLevel::RepeatableRead)
+        .read_only(true)
+        .start()
+        .await
+        .map_err(failure)?;
+    let tx = after.tx.to_string();
+    let most = i64::try_from(MAX_FEED_LAG).unwrap_or(i64::MAX);
+    let behind: [Param<'_>; 3] = [&tx, &after.position, &base.0];
+    let counted: [Param<'_>; 4] = [&tx, &after.position, &base.0, &most];
+    let mut events: i64 = rows(&transaction, &COUNT, &counted)
+        .await?
+        .first()
+        .map_or(0, |row| row.get(0));
+    let mut oldest = first_time(&rows(&transaction, &FIRST, &behind).await?)?;
+    if after.tx == 0 && after.position < base.0 {
+        let params: [Param<'_>; 3] = [&after.position, &base.0, &most];
+        let old = rows(&transaction, OLD_COUNT, &params).await?;
+        events = events.saturating_add(old.first().map_or(0, |row| row.get(0)));
+        let params: [Param<'_>; 2] = [&after.position, &base.0];
+        let first = first_time(&rows(&transaction, OLD_FIRST, &params).await?)?;
+        oldest = first.or(oldest);
+    }
+    let lag = FeedLag {
+        events: u64::try_from(events).unwrap_or_default().min(MAX_FEED_LAG),
+        oldest,
+        end: end(&transaction, base).await?,
+        held_back_since: first_time(&rows(&transaction, HELD_BACK, &[&base.0]).await?)?,
+    };
+    transaction.commit().await.map_err(failure)?;
+    Ok(lag)
+}
+
+static CURSOR: LazyLock<String> = LazyLock::new(|| select(&STREAM, "WHERE name = $1"));
+
+static CURSOR_LOCKED: LazyLock<String> =
+    LazyLock::new(|| select(&STREAM, "WHERE name = $1 FOR UPDATE"));
+
+static BEGIN: LazyLock<String> = LazyLock::new(|| insert(&STREAM, "ON CONFLICT DO NOTHING"));
+
+const TAKE: &str = "UPDATE stream_cursor
+    SET epoch = $2::bigint, owner = $3::text, lease_until = $4::timestamptz,
+        updated_at = $5::timestamptz
+    WHERE name = $1";
+
+/// The first of a name keeps its place, whoever else begins it at the same time.
+pub(super) async fn take(
+    pool: &Pool,
+    base: FeedBase,
+    take: &StreamTake,
+) -> Result<StreamTaken, StoreError> {
+    let mut pooled = pool.get().await?;
+    let transaction = pooled.transaction().await?;
+    let name = take.name.as_str();
+    let mut found = rows(&transaction, &CURSOR_LOCKED, &[&name]).await?;
+    if found.is_empty() {
+        let position = match take.begin {
+            StreamBegin::Now => end(&transaction, base).await?,
+            StreamBegin::Beginning => FeedPosition::default(),
+        };
+        let epoch = epoch_in(&transaction).await?;
+        let begun = stream_row(&StreamCursor::begun(take, position, epoch));
+        rows(&transaction, &BEGIN, &params(&begun)).await?;
+        found = rows(&transaction, &CURSOR_LOCKED, &[&name]).await?;
+    }
+    let cursors = read_all(&found, row::stream_cursor)?;
+    let vanished = || StoreError::retry("the cursor has vanished");
+    let cursor = cursors.into_iter().next().ok_or_else(vanished)?;
+    let taken = cursor.take(take);
+    if let StreamTaken::Taken(cursor) = &taken {
+        let params: [Param<'_>; 5] = [
+            &name,
+            &cursor.epoch.to_cell(),
+            &cursor.owner.to_cell(),
+            &cursor.lease_until.to_cell(),
+            &cursor.updated_at.to_cell(),
+        ];
+        rows(&transaction, TAKE, &params).await?;
+    }
+    transaction.commit().await.map_err(failure)?;
+    Ok(taken)
+}
+
+const RENEW: &str = "UPDATE stream_cursor
+    SET lease_until = $4::timestamptz, updated_at = $3::timestamptz
+    WHERE name = $1 AND epoch = $2::bigint AND owner IS NOT NULL RETURNING 1";
+
+const RELEASE: &str = "UPDATE stream_cursor
+    SET owner = NULL, lease_until = NULL, updated_at = $3::timestamptz
+    WHERE name = $1 AND epoch = $2::bigint AND owner IS NOT NULL RETURNING 1";
+
+const FORWARD: &str = "UPDATE stream_cursor
+    SET tx = $6::bigint, position = $7::bigint, updated_at = $3::timestamptz
+    WHERE name = $1 AND epoch = $2::bigint AND owner IS NOT NULL
+        AND (tx, position) = ($4::bigint, $5::bigint)
+        AND (tx, position) < ($6::bigint, $7::bigint)
+        AND log_epoch = (SELECT value::bigint FROM meta WHERE key = 'log_epoch')
+    RETURNING 1";
+
+const RESTART: &str = "UPDATE stream_cursor
+    SET tx = $4::bigint, position = $5::bigint, stream_created_at = $6::timestamptz,
+        log_epoch = (SELECT value::bigint FROM meta WHERE key = 'log_epoch'),
+        updated_at = $3::timestamptz
+    WHERE name = $1 AND epoch = $2::bigint AND owner IS NOT NULL RETURNING 1";
+
+/// Runs a statement that changes the stream of an owner, and says whether it did.
+async fn change(
+    pool: &Pool,
+    sql: &'static str,
+    owner: &StreamOwner,
+    rest: &[Cell],
+) -> Result<bool, StoreError> {
+    let mut client = pool.get().await?;
+    let (name, epoch, now) = (
+        owner.name.to_cell(),
+        owner.epoch.to_cell(),
+        owner.now.to_cell(),
+    );
+    let mut all: Vec<Param<'_>> = vec![&name, &epoch, &now];
+    all.extend(params(rest));
+    Ok(!client.rows(sql, &all).await?.is_empty())
+}
+
+pub(super) async fn renew(
+    pool: &Pool,
+    owner: &StreamOwner,
+    lease_until: Timestamp,
+) -> Result<bool, StoreError> {
+    change(pool, RENEW, owner, &[lease_until.to_cell()]).await
+}
+
+pub(super) async fn release(pool: &Pool, owner: &StreamOwner) -> Result<bool, StoreError> {
+    change(pool, RELEASE, owner, &[]).await
+}
+
+pub(super) async fn go(
+    pool: &Pool,
+    owner: &StreamOwner,
+    to: StreamMove,
+) -> Result<bool, StoreError> {
+    let pair = |at: FeedPosition| [at.tx.to_cell(), at.position.to_cell()];
+    match to {
+        StreamMove::Forward { from, to } => {
+            let both = [pair(from), pair(to)].concat();
+            change(pool, FORWARD, owner, &both).await
+        }
+        StreamMove::Restart {
+            to,
+            stream_created_at,
+        } => {
+            let mut rest = pair(to).to_vec();
+            rest.push(stream_created_at.to_cell());
+            change(pool, RESTART, owner, &rest).await
+        }
+    }
+}
+
+pub(super) async fn cursor(pool: &Pool, name: &Text) -> Result<Option<StreamCursor>, StoreError> {
+    let mut client = pool.get().await?;
+    let rows = client.rows(&CURSOR, &[&name.as_str()]).await?;
+    Ok(read_all(&rows, row::stream_cursor)?.into_iter().next())
+}
+
+const EPOCH: &str = "SELECT value::bigint FROM meta WHERE key = 'log_epoch'";
+
+fn epoch_of(found: &[tokio_postgres::Row]) -> LogEpoch {
+    let epoch = found.first().map_or(1, |row| row.get::<_, i64>(0));
+    LogEpoch::new(u64::try_from(epoch).unwrap_or(1))
+}
+
+async fn epoch_in(transaction: &Transaction<'_>) -> Result<LogEpoch, StoreError> {
+    Ok(epoch_of(&rows(transaction, EPOCH, &[]).await?))
+}
+
+pub(super) async fn log_epoch(pool: &Pool) -> Result<LogEpoch, StoreError> {
+    let mut client = pool.get().await?;
+    Ok(epoch_of(&client.rows(EPOCH, &[]).await?))
+}
+
+/// The rows that are still to be published get the names of the new life.
+const NEW_EPOCH: &str = "UPDATE meta SET value = (value::bigint + 1)::text WHERE key = 'log_epoch'";
+const RENAME: &str = "UPDATE outbox
+    SET message_id = (SELECT value FROM meta WHERE key = 'log_epoch')
+        || substr(message_id, strpos(message_id, ':'))
+    WHERE status <> 'PUBLISHED' AND discarded_at IS NULL AND strpos(message_id, ':') > 0";
+
+async fn new_epoch(transaction: &Transaction<'_>) -> Result<LogEpoch, StoreError> {
+    rows(transaction, NEW_EPOCH, &[]).await?;
+    rows(transaction, RENAME, &[]).await?;
+    epoch_in(transaction).await
+}
+
+pub(super) async fn begin_log_epoch(pool: &Pool) -> Result<LogEpoch, StoreError> {
+    let mut pooled = pool.get().await?;
+    let transaction = pooled.transaction().await?;
+    let epoch = new_epoch(&transaction).await?;
+    transaction.commit().await.map_err(failure)?;
+    Ok(epoch)
+}
+
+/// Without a base the greatest transaction; with one that of the newest row, for which there is an
+/// index then.
+const NEWEST_TX: &str =
+    "SELECT tx::text::bigint FROM event ORDER BY tx DESC, position DESC LIMIT 1";
+const NEWEST_TX_BEHIND: &str = "SELECT tx::text::bigint FROM event
+    WHERE position > $1::bigint ORDER BY position DESC LIMIT 1";
+
+/// Looks whether the log was written in another cluster, as after a dump and a restore: then its
+/// transactions are not those of this one, and a new life begins behind all of its rows.
+///
+/// It is done when the database is opened, before anybody reads the feed.
+pub(super) async fn rebase(client: &mut Client) -> Result<FeedBase, StoreError> {
+    let transaction = client.transaction().await.map_err(failure)?;
+    let lock = super::open::TABLES_LOCK;
+    rows(&transaction, "SELECT pg_advisory_xact_lock($1)", &[&lock]).await?;
+    let sql = "SELECT value::bigint FROM meta WHERE key = 'feed_base'";
+    let found = rows(&transaction, sql, &[]).await?;
+    let base: i64 = found.first().map_or(0, |row| row.get(0));
+    let newest = if base == 0 {
+        rows(&transaction, NEWEST_TX, &[]).await?
+    } else {
+        rows(&transaction, NEWEST_TX_BEHIND, &[&base]).await?
+    };
+    let newest: i64 = newest.first().map_or(0, |row| row.get(0));
+    let sql = "SELECT pg_current_xact_id()::text::bigint";
+    let here: i64 = rows(&transaction, sql, &[]).await?[..]
+        .first()
+        .map_or(i64::MAX, |row| row.get(0));
+    if newest < here {
+        transaction.commit().await.map_err(failure)?;
+        return Ok(FeedBase(base));
+    }
+    let index = "SET LOCAL statement_timeout = 0;
+        CREATE INDEX IF NOT EXISTS event_by_position ON event (position)";
+    transaction.batch_execute(index).await.map_err(failure)?;
+    let sql = "UPDATE meta
+        SET value = (SELECT coalesce(max(position), 0)::text FROM event)
+        WHERE key = 'feed_base' RETURNING value::bigint";
+    let found = rows(&transaction, sql, &[]).await?;
+    let base: i64 = found.first().map_or(0, |row| row.get(0));
+    new_epoch(&transaction).await?;
+    transaction.commit().await.map_err(failure)?;
+    Ok(FeedBase(base))
+}

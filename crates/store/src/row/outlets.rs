@@ -1,0 +1,252 @@
+//! Rows of the outbox, of what was refused, and of streams.
+
+use noetl_types::{FeedPosition, Json, Text, json};
+
+use super::cell::{Cell, CellProblem, FromCell, ToCell};
+use super::event::stored_event;
+use super::table::{Cells, Corrupt, Kind, Reader, Table};
+use crate::model::{
+    ClaimedMessage, LogEpoch, OutboxRow, OutboxStatus, Quarantined, StreamCursor, body, subject,
+};
+use crate::seal::{Sealed, SealedEvent};
+
+/// What an append says of a row. The store puts the life of the log before the message.
+pub(crate) static NEW_OUTBOX: Table = Table {
+    name: "outbox",
+    columns: &[
+        ("execution_id", Kind::Int),
+        ("event_id", Kind::Int),
+        ("message", Kind::Text),
+        ("subject", Kind::Text),
+        ("available_at", Kind::Time),
+    ],
+};
+
+/// A row as operators see it.
+pub(crate) static OUTBOX: Table = Table {
+    name: "outbox",
+    columns: &[
+        ("outbox_id", Kind::Int),
+        ("event_id", Kind::Int),
+        ("execution_id", Kind::Int),
+        ("subject", Kind::Text),
+        ("message_id", Kind::Text),
+        ("payload_codec", Kind::Text),
+        ("status", Kind::Text),
+        ("attempts", Kind::Int),
+        ("forgiven", Kind::Int),
+        ("available_at", Kind::Time),
+        ("claim_owner", Kind::Text),
+        ("locked_at", Kind::Time),
+        ("lease_until", Kind::Time),
+        ("published_at", Kind::Time),
+        ("dead_at", Kind::Time),
+        ("discarded_at", Kind::Time),
+        ("last_error", Kind::Text),
+        ("created_at", Kind::Time),
+    ],
+};
+
+/// A row as a publisher gets it, before the columns of its event.
+pub(crate) static CLAIMED: Table = Table {
+    name: "outbox",
+    columns: &[
+        ("outbox_id", Kind::Int),
+        ("event_id", Kind::Int),
+        ("execution_id", Kind::Int),
+        ("subject", Kind::Text),
+        ("message_id", Kind::Text),
+        ("payload", Kind::Json),
+        ("payload_codec", Kind::Text),
+        ("attempts", Kind::Int),
+    ],
+};
+
+/// Something that was refused.
+pub(crate) static QUARANTINE: Table = Table {
+    name: "outbox_quarantine",
+    columns: &[
+        ("quarantine_id", Kind::Int),
+        ("source", Kind::Text),
+        ("raw", Kind::Text),
+        ("code", Kind::Text),
+        ("message", Kind::Text),
+        ("created_at", Kind::Time),
+        ("raw_sha256", Kind::Bytes),
+    ],
+};
+
+/// Where a stream stands.
+pub(crate) static STREAM: Table = Table {
+    name: "stream_cursor",
+    columns: &[
+        ("name", Kind::Text),
+        ("tx", Kind::Int),
+        ("position", Kind::Int),
+        ("epoch", Kind::Int),
+        ("owner", Kind::Text),
+        ("lease_until", Kind::Time),
+        ("log_epoch", Kind::Int),
+        ("stream_created_at", Kind::Time),
+        ("updated_at", Kind::Time),
+    ],
+};
+
+impl ToCell for OutboxStatus {
+    fn to_cell(&self) -> Cell {
+        self.as_str().to_cell()
+    }
+}
+
+impl FromCell for OutboxStatus {
+    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+        let text = Text::from_cell(cell)?;
+        Self::parse(&text).map_err(CellProblem::value)
+    }
+}
+
+impl ToCell for LogEpoch {
+    fn to_cell(&self) -> Cell {
+        self.get().to_cell()
+    }
+}
+
+impl FromCell for LogEpoch {
+    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+        u64::from_cell(cell).map(Self::new)
+    }
+}
+
+/// The rows of an append that asks for them.
+pub(super) fn outbox_rows(sealed: &Sealed) -> Vec<Vec<Cell>> {
+    let row = |event: &SealedEvent| {
+        let record = &event.record;
+        let said = &record.event;
+        let message = format!("{}:{}", said.execution_id, record.seq);
+        cells![
+            said.execution_id,
+            said.event_id,
+            *message,
+            subject(&said.tenant_id, &said.event_type),
+            record.ingest_time,
+        ]
+    };
+    let events = sealed.events.iter().filter(|_| sealed.append.outbox);
+    events.map(row).collect()
+}
+
+/// Puts a row together as operators see it.
+pub(crate) fn outbox_row(cells: Cells) -> Result<OutboxRow, Corrupt> {
+    let mut row = Reader::new(&OUTBOX, cells);
+    Ok(OutboxRow {
+        outbox_id: row.take()?,
+        event_id: row.take()?,
+        execution_id: row.take()?,
+        subject: row.take()?,
+        message_id: row.take()?,
+        payload_codec: row.take()?,
+        status: row.take()?,
+        attempts: row.take()?,
+        forgiven: row.take()?,
+        available_at: row.take()?,
+        claim_owner: row.take()?,
+        locked_at: row.take()?,
+        lease_until: row.take()?,
+        published_at: row.take()?,
+        dead_at: row.take()?,
+        discarded_at: row.take()?,
+        last_error: row.take()?,
+        created_at: row.take()?,
+    })
+}
+
+/// The payload that somebody else wrote. What is no JSON of this system is handed on as a text: one
+/// odd row must not keep a publisher from all others.
+fn payload_of(text: Text) -> Json {
+    json::parse(text.as_bytes()).unwrap_or_else(|_| text.into())
+}
+
+/// Puts a claimed row together with its event, whose columns stand behind its own.
+pub(crate) fn claimed_message(mut cells: Cells) -> Result<ClaimedMessage, Corrupt> {
+    let own: Vec<_> = cells.by_ref().take(CLAIMED.columns.len()).collect();
+    let mut row = Reader::new(&CLAIMED, own.into_iter());
+    let (outbox_id, event_id, execution_id) = (row.take()?, row.take()?, row.take()?);
+    let (subject, message_id) = (row.take()?, row.take()?);
+    let payload = match (row.take::<Option<Text>>()?, cells.as_slice().first()) {
+        (Some(text), _) => payload_of(text),
+        (None, None | Some(Cell::Null)) => Json::Null,
+        (None, Some(_)) => {
+            let event = stored_event(cells)?;
+            json::parse(&body(&event.record)).unwrap_or(Json::Null)
+        }
+    };
+    Ok(ClaimedMessage {
+        outbox_id,
+        event_id,
+        execution_id,
+        subject,
+        message_id,
+        payload,
+        payload_codec: row.take()?,
+        attempts: row.take()?,
+    })
+}
+
+/// Takes what was refused apart.
+pub(crate) fn quarantine_row(refused: &Quarantined) -> Vec<Cell> {
+    cells![
+        refused.quarantine_id,
+        refused.source,
+        refused.raw,
+        refused.code,
+        refused.message,
+        refused.created_at,
+        refused.raw_sha256(),
+    ]
+}
+
+/// Puts what was refused together.
+pub(crate) fn quarantined(cells: Cells) -> Result<Quarantined, Corrupt> {
+    let mut row = Reader::new(&QUARANTINE, cells);
+    Ok(Quarantined {
+        quarantine_id: row.take()?,
+        source: row.take()?,
+        raw: row.take()?,
+        code: row.take()?,
+        message: row.take()?,
+        created_at: row.take()?,
+    })
+}
+
+/// Takes the place of a stream apart.
+pub(crate) fn stream_row(cursor: &StreamCursor) -> Vec<Cell> {
+    cells![
+        cursor.name,
+        cursor.position.tx,
+        cursor.position.position,
+        cursor.epoch,
+        cursor.owner,
+        cursor.lease_until,
+        cursor.log_epoch,
+        cursor.stream_created_at,
+        cursor.updated_at,
+    ]
+}
+
+/// Puts the place of a stream together.
+pub(crate) fn stream_cursor(cells: Cells) -> Result<StreamCursor, Corrupt> {
+    let mut row = Reader::new(&STREAM, cells);
+    Ok(StreamCursor {
+        name: row.take()?,
+        position: FeedPosition {
+            tx: row.take()?,
+            position: row.take()?,
+        },
+        epoch: row.take()?,
+        owner: row.take()?,
+        lease_until: row.take()?,
+        log_epoch: row.take()?,
+        stream_created_at: row.take()?,
+        updated_at: row.take()?,
+    })
+}

@@ -1,0 +1,272 @@
+//! The outbox, and what was refused.
+
+use std::sync::LazyLock;
+
+use noetl_types::limits::PageLimit;
+use noetl_types::{OutboxId, Text, Timestamp};
+use rusqlite::{Connection, params, params_from_iter};
+
+use super::bind::{all, execute, failure, first, micros};
+use super::query::{put, select};
+use crate::error::StoreError;
+use crate::model::{
+    ClaimedMessage, Failed, MAX_CLAIM_BYTES, OutboxClaim, OutboxFacts, OutboxFailure, OutboxFilter,
+    OutboxMark, OutboxRow, OutboxStatus, QuarantineFilter, Quarantined,
+};
+use crate::row::{
+    self, CLAIMED, Cell, Cells, Corrupt, EVENT, NEW_OUTBOX, OUTBOX, QUARANTINE, Reader,
+    quarantine_row,
+};
+
+/// The parameters are what an append says of a row. One that somebody else wrote for the same event
+/// stays.
+const WRITE: &str = "INSERT INTO outbox
+        (execution_id, event_id, message_id, subject, available_at, created_at, updated_at)
+    VALUES (?1, ?2, (SELECT value FROM meta WHERE key = 'log_epoch') || ':' || ?3, ?4, ?5, ?5, ?5)
+    ON CONFLICT (execution_id, event_id) DO NOTHING";
+
+/// Rows whose time has come, and rows whose publisher let its lease run out.
+const DUE: &str = "SELECT outbox_id, attempts, forgiven FROM (
+        SELECT outbox_id, attempts, forgiven, available_at FROM outbox
+        WHERE status IN ('PENDING', 'FAILED') AND available_at <= ?1
+        UNION ALL
+        SELECT outbox_id, attempts, forgiven, available_at FROM outbox
+        WHERE status = 'IN_FLIGHT' AND lease_until <= ?1
+    ) ORDER BY available_at, outbox_id LIMIT ?2";
+
+/// A row with its event, if it has no payload of its own.
+static SELECT_CLAIMED: LazyLock<String> = LazyLock::new(|| {
+    let (claimed, event) = (CLAIMED.list_of("outbox."), EVENT.list_of("event."));
+    format!(
+        "SELECT {claimed}, {event}, 0, event.position FROM outbox LEFT JOIN event
+             ON outbox.payload IS NULL
+             AND event.execution_id = outbox.execution_id AND event.event_id = outbox.event_id
+         WHERE outbox.outbox_id = ?1"
+    )
+});
+
+const TAKE: &str = "UPDATE outbox
+    SET status = 'IN_FLIGHT', attempts = attempts + 1, claim_owner = ?2, locked_at = ?3,
+        lease_until = ?4, updated_at = ?3
+    WHERE outbox_id = ?1";
+
+const DIE: &str = "UPDATE outbox
+    SET status = 'DEAD', dead_at = ?2, lease_until = NULL, updated_at = ?2 WHERE outbox_id = ?1";
+
+const MARK_PUBLISHED: &str = "UPDATE outbox
+    SET status = 'PUBLISHED', published_at = ?3, last_error = NULL, lease_until = NULL,
+        updated_at = ?3
+    WHERE outbox_id = ?1 AND status = 'IN_FLIGHT' AND (?2 IS NULL OR attempts = ?2)";
+
+const IN_HAND: &str = "SELECT outbox_id, attempts, forgiven FROM outbox
+    WHERE outbox_id = ?1 AND status = 'IN_FLIGHT'";
+
+const MARK_FAILED: &str = "UPDATE outbox
+    SET status = ?2, available_at = coalesce(?3, available_at), dead_at = ?4, lease_until = NULL,
+        last_error = ?5, updated_at = ?6
+    WHERE outbox_id = ?1";
+
+const PENDING: &str = "SELECT '', (
+        SELECT count(*) FROM outbox WHERE status IN ('PENDING', 'FAILED') AND available_at <= ?1
+    ) + (
+        SELECT count(*) FROM outbox WHERE status = 'IN_FLIGHT' AND lease_until <= ?1
+    )";
+
+static LIST: LazyLock<String> = LazyLock::new(|| {
+    let page = "WHERE (?1 IS NULL OR status = ?1) AND (?2 IS NULL OR outbox_id > ?2)
+        ORDER BY outbox_id LIMIT ?3";
+    select(&OUTBOX, page)
+});
+
+const OLDEST: &str = "SELECT min(created_at) FROM outbox
+    WHERE status <> 'PUBLISHED' AND discarded_at IS NULL";
+
+/// Sends a dead row out again. The attempts so far do not count any more, but stay used as fences.
+pub(super) const REPLAY: &str = "UPDATE outbox
+    SET status = 'PENDING', available_at = ?2, dead_at = NULL, forgiven = attempts, updated_at = ?2
+    WHERE outbox_id = ?1 AND status = 'DEAD' AND discarded_at IS NULL";
+
+/// Gives a dead row up.
+pub(super) const DISCARD: &str = "UPDATE outbox
+    SET discarded_at = ?2, updated_at = ?2
+    WHERE outbox_id = ?1 AND status = 'DEAD' AND discarded_at IS NULL";
+
+const PURGE: &str = "DELETE FROM outbox WHERE outbox_id IN (
+        SELECT outbox_id FROM outbox WHERE status = 'PUBLISHED' AND published_at < ?1
+        ORDER BY published_at, outbox_id LIMIT ?2
+    )";
+
+static QUARANTINED: LazyLock<String> = LazyLock::new(|| {
+    let page = "WHERE (?1 IS NULL OR source = ?1) AND (?2 IS NULL OR quarantine_id > ?2)
+        ORDER BY quarantine_id LIMIT ?3";
+    select(&QUARANTINE, page)
+});
+
+fn count(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
+}
+
+/// Writes the rows of an append.
+pub(super) fn write(connection: &Connection, rows: &[Vec<Cell>]) -> Result<(), rusqlite::Error> {
+    for row in rows {
+        debug_assert_eq!(row.len(), NEW_OUTBOX.columns.len());
+        execute(connection, WRITE, params_from_iter(row))?;
+    }
+    Ok(())
+}
+
+/// The id of a row and how often it was claimed, with and without those that count.
+fn tries(cells: Cells) -> Result<(OutboxId, u32, u32), Corrupt> {
+    let mut row = Reader::new(&OUTBOX, cells);
+    Ok((row.take()?, row.take()?, row.take()?))
+}
+
+pub(super) fn claim(
+    connection: &Connection,
+    claim: &OutboxClaim,
+) -> Result<Vec<ClaimedMessage>, StoreError> {
+    let now = micros(claim.now);
+    let due = all(connection, DUE, (now, claim.limit.get()), tries)?;
+    let mut bytes = 0;
+    let mut claimed = Vec::new();
+    for (id, attempts, forgiven) in due {
+        if attempts.saturating_sub(forgiven) >= claim.max_attempts {
+            execute(connection, DIE, (id.get(), now)).map_err(failure)?;
+            continue;
+        }
+        let found = first(connection, &SELECT_CLAIMED, [id.get()], |cells| {
+            let size: usize = cells.as_slice().iter().map(Cell::bytes_about).sum();
+            Ok((size + 1024, row::claimed_message(cells)?))
+        })?;
+        let Some((size, mut message)) = found else {
+            continue;
+        };
+        bytes += size;
+        if bytes > MAX_CLAIM_BYTES && !claimed.is_empty() {
+            break;
+        }
+        let until = micros(claim.lease_until);
+        let taken = params![id.get(), claim.owner.as_str(), now, until];
+        execute(connection, TAKE, taken).map_err(failure)?;
+        message.attempts = message.attempts.saturating_add(1);
+        claimed.push(message);
+    }
+    Ok(claimed)
+}
+
+pub(super) fn mark_published(
+    connection: &Connection,
+    marks: &[OutboxMark],
+    now: Timestamp,
+) -> Result<u64, StoreError> {
+    let mut changed = 0;
+    for mark in marks {
+        let params = params![mark.outbox_id.get(), mark.attempts, micros(now)];
+        changed += execute(connection, MARK_PUBLISHED, params).map_err(failure)?;
+    }
+    Ok(count(changed))
+}
+
+pub(super) fn mark_failed(
+    connection: &Connection,
+    failed: &OutboxFailure,
+) -> Result<Option<Failed>, StoreError> {
+    let id = failed.outbox_id.get();
+    let Some((_, attempts, forgiven)) = first(connection, IN_HAND, [id], tries)? else {
+        return Ok(None);
+    };
+    if failed.fence().is_some_and(|fence| fence != attempts) {
+        return Ok(None);
+    }
+    let outcome = failed.outcome(attempts, forgiven);
+    let now = micros(failed.now);
+    let (status, again, dead_at) = match outcome {
+        Failed::Retry { delay } => {
+            let again = micros(failed.now.saturating_add(delay));
+            (OutboxStatus::Failed, Some(again), None)
+        }
+        Failed::Dead => (OutboxStatus::Dead, None, Some(now)),
+    };
+    let error = failed.kept_error();
+    let params = params![id, status.as_str(), again, dead_at, error.as_str(), now];
+    execute(connection, MARK_FAILED, params).map_err(failure)?;
+    Ok(Some(outcome))
+}
+
+pub(super) fn pending(connection: &Connection, now: Timestamp) -> Result<u64, StoreError> {
+    let found = first(connection, PENDING, [micros(now)], row::count_of::<Text>)?;
+    Ok(found.map_or(0, |(_, count)| count))
+}
+
+pub(super) fn list(
+    connection: &Connection,
+    filter: &OutboxFilter,
+) -> Result<Vec<OutboxRow>, StoreError> {
+    let params = params![
+        filter.status.map(OutboxStatus::as_str),
+        filter.after.map(OutboxId::get),
+        filter.limit.get()
+    ];
+    all(connection, &LIST, params, row::outbox_row)
+}
+
+pub(super) fn facts(connection: &Connection) -> Result<OutboxFacts, StoreError> {
+    let by_status = "SELECT status, count(*) FROM outbox GROUP BY status";
+    let rows = all(connection, by_status, [], row::count_of)?;
+    let oldest = first(connection, OLDEST, [], |cells| {
+        Reader::new(&OUTBOX, cells).take()
+    })?;
+    Ok(OutboxFacts {
+        rows: rows.into_iter().collect(),
+        oldest_unpublished: oldest.flatten(),
+    })
+}
+
+pub(super) fn settle(
+    connection: &Connection,
+    sql: &str,
+    rows: &[OutboxId],
+    now: Timestamp,
+) -> Result<u64, StoreError> {
+    let mut changed = 0;
+    for id in rows {
+        changed += execute(connection, sql, (id.get(), micros(now))).map_err(failure)?;
+    }
+    Ok(count(changed))
+}
+
+pub(super) fn purge(
+    connection: &Connection,
+    before: Timestamp,
+    limit: PageLimit,
+) -> Result<u64, StoreError> {
+    let params = (micros(before), limit.get());
+    Ok(count(execute(connection, PURGE, params).map_err(failure)?))
+}
+
+pub(super) fn quarantine(
+    connection: &Connection,
+    refused: &[Quarantined],
+) -> Result<(), StoreError> {
+    for it in refused {
+        put(
+            connection,
+            "INSERT OR IGNORE",
+            &QUARANTINE,
+            quarantine_row(it),
+        )?;
+    }
+    Ok(())
+}
+
+pub(super) fn quarantined(
+    connection: &Connection,
+    filter: &QuarantineFilter,
+) -> Result<Vec<Quarantined>, StoreError> {
+    let params = params![
+        filter.source.as_ref().map(Text::as_str),
+        filter.after.map(|after| after.get()),
+        filter.limit.get()
+    ];
+    all(connection, &QUARANTINED, params, row::quarantined)
+}
