@@ -3,7 +3,9 @@
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::commands::{check, completions, config, explain, graph, run, schema, serve, worker};
+use crate::commands::{
+    check, completions, config, explain, graph, outbox, retention, run, schema, serve, worker,
+};
 use crate::exit::Exit;
 
 /// The colours of help texts: the same as those of Cargo, which its readers know.
@@ -77,6 +79,8 @@ pub(crate) enum Command {
     Dev(serve::DevArgs),
     Server(serve::ServerArgs),
     Worker(worker::WorkerArgs),
+    Outbox(outbox::OutboxArgs),
+    Retention(retention::RetentionArgs),
     Config(config::ConfigArgs),
     Completions(completions::CompletionsArgs),
 }

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use noetl_api::ApiError;
+use noetl_types::ErrorCode;
 use thiserror::Error;
 
 use crate::config::ConfigError;
@@ -55,6 +57,15 @@ pub(crate) enum Error {
     /// A run cannot be started or followed.
     #[error(transparent)]
     Host(#[from] HostError),
+    /// A server did not do what an operator asked.
+    #[error("{source}")]
+    Platform {
+        url: String,
+        source: ApiError,
+    },
+    /// Something that cannot be taken back needs a word of the user.
+    #[error("this cannot be taken back, and nobody is there to ask")]
+    NotAgreed,
     /// A code that nobody reports.
     #[error("there is no code '{code}'")]
     UnknownCode {
@@ -92,6 +103,8 @@ impl Error {
             Self::Payload(error) => error.help(),
             Self::Start(error) => error.help(),
             Self::Host(error) => error.help(),
+            Self::Platform { url, source } => platform_help(url, source),
+            Self::NotAgreed => Some("look at what it would do, then add --yes".to_owned()),
             Self::UnknownCode { near, .. } if near.is_empty() => {
                 Some("list every code with: noetl explain".to_owned())
             }
@@ -110,6 +123,13 @@ impl Error {
             Self::Config(_) | Self::Payload(_) | Self::NotRunnable { .. } => Exit::Usage,
             Self::Start(error) => error.exit(),
             Self::Host(error) => error.exit(),
+            Self::NotAgreed => Exit::Usage,
+            Self::Platform { source, .. } => match source.code().map(ErrorCode::status) {
+                Some(404) => Exit::NotFound,
+                Some(409) => Exit::Conflict,
+                Some(400..500) => Exit::Usage,
+                Some(_) | None => Exit::Failed,
+            },
             Self::Unreadable { .. }
             | Self::NotText { .. }
             | Self::TooMany { .. }
@@ -132,6 +152,18 @@ impl Error {
             ))?;
         }
         Ok(())
+    }
+}
+
+fn platform_help(url: &str, error: &ApiError) -> Option<String> {
+    match error {
+        ApiError::Unreachable(_) => Some(format!(
+            "start a server at {url}, or name another one by --server"
+        )),
+        ApiError::Refused { .. } if error.code() == Some(ErrorCode::Forbidden) => {
+            Some("set NOETL_INTERNAL_API_TOKEN to the value that the server has".to_owned())
+        }
+        ApiError::Refused { .. } | ApiError::Unreadable(_) => None,
     }
 }
 

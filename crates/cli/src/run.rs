@@ -8,7 +8,8 @@ use clap::error::ErrorKind;
 
 use crate::args::{Color, Command, CommandLine};
 use crate::commands::{
-    check, completions, config, explain, graph, run as play, schema, serve, worker,
+    check, completions, config, explain, graph, outbox, retention, run as play, schema, serve,
+    worker,
 };
 use crate::error::Error;
 use crate::exit::Exit;
@@ -45,6 +46,8 @@ fn dispatch(line: &CommandLine, io: &mut Io<'_>) -> Result<Exit, Error> {
     let quiet = line.common.quiet;
     match &line.command {
         Command::Run(args) => play::run(args, quiet, io),
+        Command::Outbox(args) => outbox::run(args, io),
+        Command::Retention(args) => retention::run(args, io),
         Command::Dev(args) => serve::run(&args.settings.given, serve::Work::Here, io),
         Command::Server(args) => serve::run(&args.settings.given, serve::Work::Elsewhere, io),
         Command::Worker(args) => worker::run(args, io),

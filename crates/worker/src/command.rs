@@ -9,7 +9,7 @@ use noetl_api::command::{
 };
 use noetl_playbook::carried::Carried;
 use noetl_playbook::shift::{
-    self, Ahead, Answer, CallSpec, Do, Finished, Job, MAX_TASK_RUNS, Moment, Shift, Wanted,
+    self, Ahead, Answer, CallSpec, Do, Finished, Job, MAX_TASK_RUNS, Moment, Secrets, Shift, Wanted,
 };
 use noetl_playbook::template::TemplateLimits;
 use noetl_tools::{Call, Outcome};
@@ -24,6 +24,8 @@ use crate::shop::Shop;
 
 /// Time for a call that may wait for ever, in a command without a deadline.
 const FOR_EVER: Duration = Duration::from_hours(365 * 24);
+/// Playbooks of the platform lie under this path.
+const SYSTEM_PREFIX: &str = "system/";
 /// Calls after which a command lets others have their turn.
 const TURN: u32 = 64;
 
@@ -117,7 +119,7 @@ impl Work<'_> {
     /// What this worker knows for a playbook. Only an admin registers playbooks of the platform.
     fn secrets_for(&self, playbook: &noetl_playbook::model::Playbook) -> Secrets {
         let path = playbook.metadata.path.as_ref();
-        if path.is_some_and(|path| path.value.as_str().starts_with(SYSTEM_PREFIX)) {
+        if path.is_some_and(|path| path.starts_with(SYSTEM_PREFIX)) {
             return self.shop.settings.secrets.clone();
         }
         Secrets::default()

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use noetl_server::Runtime;
-use noetl_server::http::{self, HttpSettings};
+use noetl_server::http::{self, HttpSettings, InternalToken};
 use noetl_store::Store;
 use noetl_tools::egress::EgressPolicy;
 use noetl_types::{Millis, PoolName};
@@ -15,6 +15,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::config::table::INTERNAL_TOKEN;
 use crate::config::{Config, Dev, Flags, Server};
 use crate::error::Error;
 use crate::exit::Exit;
@@ -110,7 +111,13 @@ async fn serve(config: &Config, place: &Place, work: Work, io: &mut Io<'_>) -> R
         Work::Here => Some(start_worker(config, &runtime, io)?),
         Work::Elsewhere => None,
     };
-    let house = House::start(runtime, listener, worker);
+    let settings = HttpSettings {
+        internal_token: config
+            .get(&INTERNAL_TOKEN)?
+            .map(|token| InternalToken::new(&token)),
+        ..HttpSettings::default()
+    };
+    let house = House::start(runtime, listener, settings, worker);
     let _beacon = match place.file() {
         Some(file) => Some(
             Beacon::new(url.clone())
@@ -149,7 +156,7 @@ struct InProcess {
 
 fn start_worker(config: &Config, runtime: &Runtime, io: &Io<'_>) -> Result<InProcess, Error> {
     let plan = WorkerPlan::new(config, PoolName::shared(), &io.env)?.draining(WORKER_DRAIN);
-    let toolbox = roles::toolbox(config, &io.env, EgressPolicy::Anywhere)?;
+    let toolbox = roles::toolbox(config, &io.env, EgressPolicy::Anywhere, Vec::new())?;
     let stop = CancellationToken::new();
     let worker = plan.start(Arc::new(runtime.clone()), toolbox);
     let task = tokio::spawn(worker.run(stop.clone()));
@@ -165,14 +172,14 @@ struct House {
 }
 
 impl House {
-    fn start(runtime: Runtime, listener: TcpListener, worker: Option<InProcess>) -> Self {
+    fn start(
+        runtime: Runtime,
+        listener: TcpListener,
+        settings: HttpSettings,
+        worker: Option<InProcess>,
+    ) -> Self {
         let stop_server = CancellationToken::new();
-        let server = http::serve(
-            runtime.clone(),
-            listener,
-            HttpSettings::default(),
-            stop_server.clone(),
-        );
+        let server = http::serve(runtime.clone(), listener, settings, stop_server.clone());
         Self {
             runtime,
             server: tokio::spawn(server),

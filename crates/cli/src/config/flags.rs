@@ -41,6 +41,7 @@ role!(Run, "The flags of `noetl run`.");
 role!(Dev, "The flags of `noetl dev`.");
 role!(Server, "The flags of `noetl server`.");
 role!(Worker, "The flags of `noetl worker`.");
+role!(Operator, "The flags of commands that ask a server.");
 
 const HEADING: &str = "Settings";
 const FILE: &str = "config";

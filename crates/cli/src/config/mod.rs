@@ -15,7 +15,7 @@ mod tests;
 use std::path::PathBuf;
 
 pub(crate) use error::ConfigError;
-pub(crate) use flags::{Dev, Flags, Run, Server, Worker};
+pub(crate) use flags::{Dev, Flags, Operator, Run, Server, Worker};
 pub(crate) use load::{Config, Given, Origin};
 pub(crate) use setting::Default as SettingDefault;
 
@@ -30,6 +30,8 @@ pub(crate) enum Role {
     Server,
     /// `noetl worker`
     Worker,
+    /// A command that asks a server
+    Operator,
 }
 
 /// Where logs are kept.

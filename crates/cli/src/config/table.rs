@@ -259,9 +259,9 @@ pub(crate) static SERVER_URL: Setting<String> = Setting::new(
     "NOETL_SERVER_URL",
     "http://localhost:8082",
     read::url,
-    "Address of the server that the worker works for",
+    "Address of the server to work for, or to ask",
 )
-.flag("server", "URL", &[Role::Worker]);
+.flag("server", "URL", &[Role::Worker, Role::Operator]);
 
 pub(crate) static TOKEN: Setting<String> = Setting::absent(
     "NOETL_TOKEN",

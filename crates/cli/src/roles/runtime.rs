@@ -31,6 +31,7 @@ fn settings(config: &Config, url: Option<&str>) -> Result<Settings, ConfigError>
         Some(public_url) => Some(Text::from(public_url)),
         None => url.map(Text::from),
     };
+    let (is_server, has_token) = (url.is_some(), config.get(&INTERNAL_TOKEN)?.is_some());
     Ok(Settings {
         server_name: Text::from(config.value(&SERVER_NAME)?),
         public_url,
@@ -41,11 +42,10 @@ fn settings(config: &Config, url: Option<&str>) -> Result<Settings, ConfigError>
         shard_count: config.value(&SHARD_COUNT)?,
         shard_index: config.value(&SHARD_INDEX)?,
         snapshot_every: config.value(&SNAPSHOT_EVERY)?,
-        // Rows that nobody may claim would only pile up.
-        outbox: match config.get(&OUTBOX)? {
-            Some(is_on) => is_on,
-            None => config.get(&INTERNAL_TOKEN)?.is_some(),
-        },
+        // Rows that nobody can claim would only pile up: in a run without a server, and in a server
+        // whose internal API is closed.
+        outbox: is_server && config.get(&OUTBOX)?.unwrap_or(has_token),
+        platform: is_server && has_token,
         outbox_lease: Millis::from_secs(config.value(&OUTBOX_LEASE)?.into()),
         outbox_max_attempts: config.value(&OUTBOX_MAX_ATTEMPTS)?,
         outbox_keep: Millis::from_secs(u64::from(config.value(&OUTBOX_KEEP)?) * 3600),

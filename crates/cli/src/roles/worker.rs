@@ -5,14 +5,20 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
 
 use noetl_api::WorkerApi;
-use noetl_tools::egress::EgressPolicy;
+use noetl_playbook::shift::Secrets;
+use noetl_tools::egress::{EgressPolicy, EgressRule};
 use noetl_tools::{Settings as ToolSettings, Toolbox};
 use noetl_types::{Millis, PoolName, Text, WorkerId};
 use noetl_worker::{Settings, Worker};
 
-use crate::config::table::{COMMAND_LEASE, CONCURRENCY, EGRESS, HEARTBEAT, WORKER_ID};
+use crate::config::table::{
+    COMMAND_LEASE, CONCURRENCY, EGRESS, HEARTBEAT, INTERNAL_TOKEN, WORKER_ID,
+};
 use crate::config::{Config, ConfigError};
 use crate::io::Env;
+
+/// The pool that runs the platform's own playbooks.
+const SYSTEM_POOL: &str = "system";
 
 /// A worker that is still to be started.
 #[derive(Debug)]
@@ -49,6 +55,17 @@ impl WorkerPlan {
         self
     }
 
+    /// The same for a server at an address. A worker of the platform's own pool knows its token.
+    pub(crate) fn for_server(mut self, config: &Config, url: &str) -> Result<Self, ConfigError> {
+        if self.settings.pool.as_str() == SYSTEM_POOL
+            && let Some(token) = config.get(&INTERNAL_TOKEN)?
+        {
+            let fields = [("token", token), ("url", url.to_owned())];
+            self.settings.secrets = Secrets::of("internal", fields);
+        }
+        Ok(self)
+    }
+
     /// Its name.
     pub(crate) fn name(&self) -> &WorkerId {
         &self.settings.worker_id
@@ -82,17 +99,40 @@ pub(super) fn chance() -> String {
     format!("{:08x}", number & 0xffff_ffff)
 }
 
-/// The tools of a worker. `otherwise` says where they may connect to, unless the user does.
+/// Where the tools of a worker may connect to in any case: those of the platform to its server.
+pub(crate) fn always_reached(pool: &PoolName, server: &str) -> Vec<EgressRule> {
+    let (scheme, rest) = server.split_once("://").unwrap_or(("http", server));
+    let authority = rest.split('/').next().unwrap_or(rest);
+    let port = if scheme == "https" { 443 } else { 80 };
+    let has_port = authority.rsplit(':').next().is_some_and(|end| end.parse::<u16>().is_ok());
+    let place = if has_port {
+        authority.to_owned()
+    } else {
+        format!("{authority}:{port}")
+    };
+    match EgressPolicy::parse(&place) {
+        Ok(EgressPolicy::Public { allow }) if pool.as_str() == SYSTEM_POOL => allow,
+        Ok(_) | Err(_) => Vec::new(),
+    }
+}
+
+/// The tools of a worker. `otherwise` says where they may connect to, unless the user does, and
+/// `always` what they reach in any case.
 pub(crate) fn toolbox(
     config: &Config,
     env: &Env,
     otherwise: EgressPolicy,
+    always: Vec<EgressRule>,
 ) -> Result<Arc<Toolbox>, ConfigError> {
+    let mut egress = config.get(&EGRESS)?.unwrap_or(otherwise);
+    if let EgressPolicy::Public { allow } = &mut egress {
+        allow.extend(always);
+    }
     let variables = env
         .iter()
         .map(|(name, value)| (name.to_owned(), value.to_owned()));
     let settings = ToolSettings {
-        egress: config.get(&EGRESS)?.unwrap_or(otherwise),
+        egress,
         ..ToolSettings::default()
     };
     let settings = settings.with_environment(variables, &[]);

@@ -39,8 +39,8 @@ pub use job::{Job, MAX_DATA, MAX_TASK_RUNS, NoSuchStep};
 pub use kinds::asks_for_everything;
 pub use onward::{Onward, Relay};
 pub use parking::{Again, Hitch, Parking, Ruled};
-pub use secrets::Secrets;
 pub use result::{Ahead, Finished, FrameReport, RetriedCall, RowError, TaskReport, TaskStatus};
+pub use secrets::Secrets;
 
 use work::{Side, Turn, Work};
 

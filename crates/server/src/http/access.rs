@@ -156,7 +156,11 @@ impl Access {
             Self::AnyOf(scopes) => scopes,
             Self::Internal(scope) => {
                 let may = caller.as_ref().is_ok_and(|identity| identity.may(scope));
-                return if may { Ok(()) } else { Err(internal::refused()) };
+                return if may {
+                    Ok(())
+                } else {
+                    Err(internal::refused())
+                };
             }
         };
         let identity = caller.as_ref().map_err(Failure::clone)?;
@@ -179,8 +183,15 @@ pub(super) async fn gate(
     next: Next,
 ) -> Response {
     let checked = match rules.access {
-        Access::Internal(_) => internal::check(rules.internal, request.headers())
-            .and_then(|has_token| if has_token { Ok(()) } else { rules.access.check(&caller) }),
+        Access::Internal(_) => {
+            internal::check(rules.internal, request.headers()).and_then(|has_token| {
+                if has_token {
+                    Ok(())
+                } else {
+                    rules.access.check(&caller)
+                }
+            })
+        }
         Access::Open | Access::Identity | Access::AnyOf(_) => rules.access.check(&caller),
     };
     if let Err(failure) = checked {

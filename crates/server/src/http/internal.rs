@@ -74,7 +74,8 @@ fn shown(headers: &HeaderMap) -> Option<String> {
         return None;
     }
     let pair = String::from_utf8(STANDARD.decode(rest).ok()?).ok()?;
-    pair.split_once(':').map(|(_, password)| password.to_owned())
+    pair.split_once(':')
+        .map(|(_, password)| password.to_owned())
 }
 
 #[cfg(test)]

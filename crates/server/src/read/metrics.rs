@@ -44,7 +44,19 @@ const fn gauge(name: &'static str, help: &'static str) -> Metric {
 }
 
 /// Every metric, in the order in which they are written.
-pub static METRICS: [Metric; 11] = [BUILD, EXECUTIONS, COMMANDS, OUTBOX, OLDEST, DEAD, REJECTED, ADVANCED, MATERIALIZED, PURGED, AHEAD];
+pub static METRICS: [Metric; 11] = [
+    BUILD,
+    EXECUTIONS,
+    COMMANDS,
+    OUTBOX,
+    OLDEST,
+    DEAD,
+    REJECTED,
+    ADVANCED,
+    MATERIALIZED,
+    PURGED,
+    AHEAD,
+];
 
 const BUILD: Metric = gauge("noetl_build_info", "What runs here");
 const EXECUTIONS: Metric = gauge("noetl_executions", "Runs, by status");
@@ -59,7 +71,10 @@ const REJECTED: Metric = counter(
     "noetl_projector_rejected_total",
     "Events that could not be copied, by why",
 );
-const ADVANCED: Metric = counter("noetl_projection_advanced_total", "Read models that followed");
+const ADVANCED: Metric = counter(
+    "noetl_projection_advanced_total",
+    "Read models that followed",
+);
 const MATERIALIZED: Metric = counter(
     "noetl_events_materialized_total",
     "Events that were copied as workers tell them",
@@ -148,7 +163,9 @@ impl Runtime {
             page.sample(&OUTBOX, &[("status", status.as_str())], count);
         }
         let now = self.now();
-        let age = facts.oldest_unpublished.map_or(0, |oldest| now.since(oldest).as_ms());
+        let age = facts
+            .oldest_unpublished
+            .map_or(0, |oldest| now.since(oldest).as_ms());
         page.one(&OLDEST, age / 1000);
         if let Some(until) = self.store().months_until().await? {
             page.one(&AHEAD, until.since(now).as_ms() / DAY_MS);

@@ -76,7 +76,7 @@ impl Core {
     }
 
     /// Waits for a time; whether to go on afterwards.
-    async fn pause(&self, time: Duration) -> bool {
+    pub(super) async fn pause(&self, time: Duration) -> bool {
         tokio::select! {
             // In this order always, so that the same seed leads to the same run.
             biased;

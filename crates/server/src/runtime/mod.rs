@@ -16,6 +16,7 @@ mod ids;
 mod leases;
 mod outbox;
 mod outcome;
+mod platform;
 mod project;
 mod repeat;
 mod reports;
@@ -123,7 +124,11 @@ impl Runtime {
             shutdown: CancellationToken::new(),
         });
         core.work_in_background();
-        Ok(Self { core })
+        let runtime = Self { core };
+        if runtime.settings().platform {
+            runtime.run_platform();
+        }
+        Ok(runtime)
     }
 
     /// Stops: whoever waits is answered, what is being written is finished.

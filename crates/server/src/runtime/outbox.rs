@@ -1,9 +1,9 @@
 //! The outbox: rows go to publishers for a while, and come back marked.
 
 use noetl_api::internal::{
-    MarkFailedAnswer, MarkFailedRequest, MarkPublishedAnswer, MarkPublishedRequest,
-    OutboxChanged, OutboxClaimAnswer, OutboxClaimRequest, OutboxIds, OutboxLine, OutboxList,
-    OutboxMessage, PendingCount,
+    MarkFailedAnswer, MarkFailedRequest, MarkPublishedAnswer, MarkPublishedRequest, OutboxChanged,
+    OutboxClaimAnswer, OutboxClaimRequest, OutboxIds, OutboxLine, OutboxList, OutboxMessage,
+    PendingCount,
 };
 use noetl_store::{
     ClaimedMessage, Failed, OutboxClaim, OutboxFailure, OutboxFilter, OutboxMark, OutboxRow,

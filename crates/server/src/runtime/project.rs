@@ -9,8 +9,7 @@ use noetl_types::error::RejectCode;
 use noetl_types::json::to_canonical;
 use noetl_types::record::{Arrival, Projected, Rejection, read_projected};
 use noetl_types::{
-    ErrorCode, EventId, ExecutionId, ExecutionStatus, Json, JsonMap, OrganizationId, TenantId,
-    Text,
+    ErrorCode, EventId, ExecutionId, ExecutionStatus, Json, JsonMap, OrganizationId, TenantId, Text,
 };
 
 use super::Runtime;
@@ -223,7 +222,10 @@ fn is_settled(before: &Execution, after: &Execution) -> bool {
 }
 
 fn contradiction(status: ExecutionStatus) -> String {
-    format!("the row says {}, and the log says something else", status.as_str())
+    format!(
+        "the row says {}, and the log says something else",
+        status.as_str()
+    )
 }
 
 impl Sum {

@@ -33,6 +33,8 @@ pub struct Settings {
     pub outbox_max_attempts: u32,
     /// How long rows are kept that are published.
     pub outbox_keep: Millis,
+    /// Whether the playbooks that ship with the platform are registered and started here.
+    pub platform: bool,
     /// Days after which the daily cleanup drops the logs of ended runs; 0 keeps them.
     pub auto_purge_days: u32,
     /// The environment that playbooks may read.
@@ -56,6 +58,7 @@ impl Default for Settings {
             outbox_lease: Millis::from_secs(60),
             outbox_max_attempts: 20,
             outbox_keep: Millis::from_secs(24 * 3600),
+            platform: false,
             auto_purge_days: 0,
             env: JsonMap::new(),
         }

@@ -7,7 +7,7 @@ use noetl_api::internal::{
 use noetl_types::Json;
 
 use crate::http::answer::Answer;
-use crate::http::body::JsonBody;
+use crate::http::body::{JsonBody, JsonListBody};
 use crate::http::failure::Failure;
 use crate::http::routes::App;
 
@@ -22,7 +22,7 @@ pub(in crate::http) async fn project(
 /// Copies events into the log, as workers tell them.
 pub(in crate::http) async fn materialize(
     State(app): State<App>,
-    JsonBody(events): JsonBody<Vec<Json>>,
+    JsonListBody(events): JsonListBody<Json>,
 ) -> Result<Answer<MaterializeAnswer>, Failure> {
     Ok(Answer(app.runtime.materialize(events).await?))
 }

@@ -2,8 +2,8 @@
 
 use axum::extract::State;
 use noetl_api::internal::{
-    MarkFailedAnswer, MarkFailedRequest, MarkPublishedAnswer, MarkPublishedRequest,
-    OutboxChanged, OutboxClaimAnswer, OutboxClaimRequest, OutboxIds, OutboxList, PendingCount,
+    MarkFailedAnswer, MarkFailedRequest, MarkPublishedAnswer, MarkPublishedRequest, OutboxChanged,
+    OutboxClaimAnswer, OutboxClaimRequest, OutboxIds, OutboxList, PendingCount,
 };
 use noetl_store::{OutboxFilter, OutboxStatus};
 use noetl_types::OutboxId;

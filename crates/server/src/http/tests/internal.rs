@@ -72,7 +72,9 @@ fn http() -> HttpSettings {
 }
 
 async fn open(shelter: &Shelter) -> House {
-    shelter.house(http(), |settings| settings.outbox = true).await
+    shelter
+        .house(http(), |settings| settings.outbox = true)
+        .await
 }
 
 #[tokio::test]
@@ -237,7 +239,10 @@ async fn dead_rows(house: &House, id: &Value) {
     let ids = json!({ "outbox_ids": [id] });
     let replayed = house.told("outbox/replay", ids.clone()).await;
     assert_eq!(replayed["changed"], 1);
-    assert_eq!(house.told("outbox/discard", ids.clone()).await["changed"], 0);
+    assert_eq!(
+        house.told("outbox/discard", ids.clone()).await["changed"],
+        0
+    );
     let row = claim_until_there(house, id).await;
     // The count goes on, so that nobody who had the row before has the same number.
     assert_eq!(row["attempts"], 3);
@@ -248,9 +253,14 @@ async fn dead_rows(house: &House, id: &Value) {
             claim_until_there(house, id).await;
         }
     }
-    assert_eq!(house.told("outbox/discard", ids.clone()).await["changed"], 1);
+    assert_eq!(
+        house.told("outbox/discard", ids.clone()).await["changed"],
+        1
+    );
     assert_eq!(house.told("outbox/replay", ids).await["changed"], 0);
-    let refused = house.refuses("outbox/replay", json!({ "outbox_ids": [] })).await;
+    let refused = house
+        .refuses("outbox/replay", json!({ "outbox_ids": [] }))
+        .await;
     refused.is_problem(ErrorCode::OutOfRange);
 }
 
@@ -266,7 +276,9 @@ async fn without_an_outbox_no_rows_are_written() {
 fn ids(count: u64) -> Vec<i64> {
     let made = noetl_types::Timestamp::parse("2025-03-01T00:00:00Z").unwrap();
     let first = (made.as_unix_ms() - 1_704_067_200_000) << 22;
-    (0..count).map(|n| first + i64::try_from(n).unwrap()).collect()
+    (0..count)
+        .map(|n| first + i64::try_from(n).unwrap())
+        .collect()
 }
 
 #[tokio::test]
@@ -326,15 +338,23 @@ async fn copies_of_workers(house: &House, execution_id: i64) {
     assert_eq!(answer["materialized"], 1, "{answer}");
     assert_eq!(answer["rejected"][0]["code"], "missing_execution_id");
     let again = house.told("events/materialize", told).await;
-    assert_eq!((&again["materialized"], &again["duplicates"]), (&json!(0), &json!(1)));
+    assert_eq!(
+        (&again["materialized"], &again["duplicates"]),
+        (&json!(0), &json!(1))
+    );
     let advanced = json!({ "execution_ids": [execution_id.to_string(), 7] });
     let advanced = house.told("projection/advance", advanced).await;
-    assert_eq!(advanced["advanced"], json!([{ "execution_id": execution_id, "version": 4, "events": 4 }]));
+    assert_eq!(
+        advanced["advanced"],
+        json!([{ "execution_id": execution_id, "version": 4, "events": 4 }])
+    );
     assert_eq!(advanced["failed"][0]["execution_id"], 7);
     let driven: i64 = house.finished().await.parse().unwrap();
     let advanced = json!({ "execution_ids": [driven] });
     let advanced = house.told("projection/advance", advanced).await;
     assert_eq!(advanced["advanced"][0]["execution_id"], driven);
-    let none = house.refuses("projection/advance", json!({ "execution_ids": [] })).await;
+    let none = house
+        .refuses("projection/advance", json!({ "execution_ids": [] }))
+        .await;
     none.is_problem(ErrorCode::OutOfRange);
 }

@@ -381,7 +381,7 @@ impl Draft {
         let offers = self.offers();
         let grants = Grants::assign(core, &mut self.changes, &offers, self.now);
         let append = Append {
-            outbox: core.settings.outbox,
+            outbox: core.settings.outbox && !self.live.is_publisher(),
             ..self.append()
         };
         let outcome = self.events.iter().rev().find_map(Outcome::of);
