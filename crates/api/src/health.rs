@@ -59,6 +59,18 @@ impl Ready {
         ready
     }
 
+    /// The same with one more check, which makes it no worse than it says when it is not well.
+    #[must_use]
+    pub fn and(mut self, name: &str, otherwise: Health, found: Result<(), Text>) -> Self {
+        let health = if found.is_ok() { Health::Ok } else { otherwise };
+        self.status = self.status.max(health);
+        self.checks.insert(name.into(), health);
+        if let Err(reason) = found {
+            self.reasons.insert(name.into(), reason);
+        }
+        self
+    }
+
     /// The same for strangers.
     #[must_use]
     pub fn without_reasons(self) -> Self {

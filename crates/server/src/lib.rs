@@ -12,4 +12,5 @@ pub mod runtime;
 
 pub use chance::{Chance, SystemChance};
 pub use clock::{Clock, SystemClock};
-pub use runtime::{Runtime, RuntimeError, Settings};
+pub use noetl_bus::nats::LinkSettings;
+pub use runtime::{NatsSettings, Runtime, RuntimeError, Settings};

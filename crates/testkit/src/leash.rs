@@ -1,6 +1,6 @@
 //! Processes that live no longer than who started them.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 /// A process on a pipe. It reads the pipe and ends when that is closed: when the leash is dropped,
@@ -25,6 +25,14 @@ impl Leash {
             .spawn()?;
         let pipe = child.stdin.take();
         Ok(Self { pipe, child })
+    }
+
+    /// Says a word to the process, on a line of its own.
+    pub(crate) fn say(&mut self, word: &str) -> io::Result<()> {
+        match &mut self.pipe {
+            Some(pipe) => writeln!(pipe, "{word}").and_then(|()| pipe.flush()),
+            None => Err(io::ErrorKind::BrokenPipe.into()),
+        }
     }
 }
 

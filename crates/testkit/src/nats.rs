@@ -4,7 +4,8 @@
 //! its data in a temporary folder. It goes away with the value, and with the process however that
 //! ends.
 
-use std::io;
+use std::io::{self, BufRead as _, BufReader};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -18,7 +19,7 @@ const SUPERVISE: &str = include_str!("nats.sh");
 pub struct Nats {
     url: String,
     folder: PathBuf,
-    _leash: Leash,
+    leash: Leash,
 }
 
 /// Why there is no server.
@@ -44,23 +45,25 @@ pub enum NatsMissing {
 impl Nats {
     /// Starts a server and waits until it answers.
     pub fn start() -> Result<Self, NatsMissing> {
+        Self::configured("")
+    }
+
+    /// The same with lines of a configuration file, such as `max_payload: 65536`.
+    pub fn configured(lines: &str) -> Result<Self, NatsMissing> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let program = program().ok_or(NatsMissing::NotInstalled)?;
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let folder =
             std::env::temp_dir().join(format!("noetl-nats-{}-{count}", std::process::id()));
         std::fs::create_dir_all(&folder)?;
+        std::fs::write(folder.join("conf"), lines)?;
         let leash = Leash::run(
             SUPERVISE,
             &[&folder.to_string_lossy(), &program.to_string_lossy()],
         )?;
         for _ in 0..600 {
             if let Some(url) = url_in(&folder)? {
-                return Ok(Self {
-                    url,
-                    folder,
-                    _leash: leash,
-                });
+                return Ok(Self { url, folder, leash });
             }
             if folder.join("failed").exists() {
                 break;
@@ -72,6 +75,26 @@ impl Nats {
         Err(NatsMissing::NotStarted { log })
     }
 
+    /// Ends the server as `kill -9` does. Its data stays.
+    pub fn kill(&mut self) -> io::Result<()> {
+        self.leash.say("kill")?;
+        let down = self.folder.join("down");
+        wait_until(|| down.exists())
+    }
+
+    /// Starts a killed server again, at the same address with the same data, and waits until it
+    /// answers.
+    pub fn restart(&mut self) -> io::Result<()> {
+        self.leash.say("start")?;
+        let address = self.url.trim_start_matches("nats://").to_owned();
+        wait_until(|| greets(&address))
+    }
+
+    /// Forgets all streams of a killed server.
+    pub fn wipe(&mut self) -> io::Result<()> {
+        std::fs::remove_dir_all(self.folder.join("data"))
+    }
+
     /// Where clients connect to: `nats://127.0.0.1:<port>`.
     pub fn url(&self) -> &str {
         &self.url
@@ -81,6 +104,28 @@ impl Nats {
     pub fn folder(&self) -> &Path {
         &self.folder
     }
+}
+
+/// Looks until something is so, with much patience.
+fn wait_until(mut is_so: impl FnMut() -> bool) -> io::Result<()> {
+    for _ in 0..1200 {
+        if is_so() {
+            return Ok(());
+        }
+        // The server tells by files and by listening; there is nothing to be woken by.
+        std::thread::park_timeout(Duration::from_millis(50));
+    }
+    Err(io::ErrorKind::TimedOut.into())
+}
+
+/// Whether a server says who it is.
+fn greets(address: &str) -> bool {
+    let Ok(stream) = TcpStream::connect(address) else {
+        return false;
+    };
+    let mut greeting = String::new();
+    let read = BufReader::new(stream).read_line(&mut greeting);
+    read.is_ok() && greeting.starts_with("INFO ")
 }
 
 fn program() -> Option<PathBuf> {
@@ -111,9 +156,6 @@ fn url_of(ports: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead as _, BufReader};
-    use std::net::TcpStream;
-
     use super::*;
 
     #[test]
@@ -141,5 +183,20 @@ mod tests {
         drop(server);
         assert!(!folder.exists());
         assert!(TcpStream::connect(&address).is_err());
+    }
+
+    #[test]
+    fn a_server_is_killed_and_comes_back() {
+        let mut server = match Nats::configured("max_payload: 65536") {
+            Ok(server) => server,
+            Err(missing @ NatsMissing::NotInstalled) => return println!("skipped: {missing}"),
+            Err(error) => panic!("{error}"),
+        };
+        let address = server.url().trim_start_matches("nats://").to_owned();
+        server.kill().unwrap();
+        assert!(TcpStream::connect(&address).is_err());
+        server.wipe().unwrap();
+        server.restart().unwrap();
+        assert!(greets(&address));
     }
 }

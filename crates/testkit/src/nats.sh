@@ -1,11 +1,14 @@
 # Runs one NATS server for as long as its standard input is open, then removes it.
 #
 # Arguments: the folder of the server, and the program. The server writes its ports into a file in
-# the folder; `failed` there says that it has ended by itself.
+# the folder; `failed` there says that it has ended by itself. Words on standard input: `kill` ends
+# the server as a power cut would, which the file `down` tells afterwards; `start` starts it again
+# with the same data on the same port.
 set -u
 dir=$1
 program=$2
 server=
+port=-1
 
 remove() {
     [ -z "$server" ] || kill -KILL "$server" 2>/dev/null
@@ -15,12 +18,33 @@ remove() {
 trap remove EXIT
 trap 'exit 1' HUP INT TERM
 
+start() {
+    "$program" -c "$dir/conf" -a 127.0.0.1 -p "$port" -js -sd "$dir/data" --ports_file_dir "$dir" \
+        >>"$dir/log" 2>&1 </dev/null &
+    server=$!
+    watched=$server
+    (
+        # Not a child of this shell, so its end can only be looked for.
+        while kill -0 "$watched" 2>/dev/null; do sleep 0.2; done
+        [ -e "$dir/killed" ] || touch "$dir/failed" 2>/dev/null
+    ) </dev/null &
+}
+
 cd "$dir" || exit 1
-"$program" -a 127.0.0.1 -p -1 -js -sd "$dir/data" --ports_file_dir "$dir" >"$dir/log" 2>&1 </dev/null &
-server=$!
-(
-    # Not a child of this shell, so its end can only be looked for.
-    while kill -0 "$server" 2>/dev/null; do sleep 0.2; done
-    touch "$dir/failed" 2>/dev/null
-) </dev/null &
-cat >/dev/null
+start
+while read -r word; do
+    case $word in
+    kill)
+        port=$(sed -n 's/.*"nats":\["nats:[^:]*:\([0-9]*\)".*/\1/p' "$dir"/*.ports | head -n 1)
+        touch "$dir/killed"
+        kill -KILL "$server"
+        wait "$server" 2>/dev/null
+        server=
+        touch "$dir/down"
+        ;;
+    start)
+        rm -f "$dir/down" "$dir"/*.ports
+        start
+        ;;
+    esac
+done

@@ -70,6 +70,9 @@ pub struct Settings {
     pub container: ContainerSettings,
     /// The addresses of MCP servers, by the names that playbooks use.
     pub mcp_servers: BTreeMap<String, String>,
+    /// The NATS server of tasks that name none. It is the operator's own, so give it to nobody but
+    /// the playbooks of the house.
+    pub nats_url: Option<String>,
 }
 
 impl Default for Settings {
@@ -86,6 +89,7 @@ impl Default for Settings {
             environment: BTreeMap::from([("PATH".to_owned(), FALLBACK_PATH.to_owned())]),
             container: ContainerSettings::default(),
             mcp_servers: BTreeMap::new(),
+            nats_url: None,
         }
     }
 }

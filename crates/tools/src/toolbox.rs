@@ -14,6 +14,7 @@ use crate::call::{Call, Outcome};
 use crate::container::Container;
 use crate::http::{Http, Web};
 use crate::mcp::Mcp;
+use crate::nats::{Lines, Nats};
 use crate::noop::Noop;
 use crate::platform::PlatformHandle;
 use crate::playbook::Playbook;
@@ -26,6 +27,7 @@ use crate::settings::{LARGEST_OUTPUT, Settings};
 use crate::shell::Shell;
 use crate::source::Sources;
 use crate::sqlite::Sqlite;
+use crate::subscription::Subscription;
 use crate::tool::{Scope, Tool};
 use crate::transfer::Transfer;
 
@@ -47,6 +49,8 @@ const KINDS: &[ToolKind] = &[
     ToolKind::Postgres,
     ToolKind::Sqlite,
     ToolKind::Transfer,
+    ToolKind::Nats,
+    ToolKind::Subscription,
     #[cfg(feature = "rhai")]
     ToolKind::Rhai,
 ];
@@ -66,6 +70,8 @@ pub struct Toolbox {
     postgres: Postgres,
     sqlite: Arc<Sqlite>,
     transfer: Transfer,
+    nats: Nats,
+    subscription: Subscription,
     #[cfg(feature = "rhai")]
     rhai: Rhai,
 }
@@ -86,6 +92,7 @@ impl Toolbox {
         let web = Arc::new(Web::new(settings.egress.clone()));
         let sources = Arc::new(Sources::new(Arc::clone(&settings), Arc::clone(&web)));
         let sqlite = Arc::new(Sqlite::new(Arc::clone(&settings), Arc::clone(&sources)));
+        let lines = Arc::new(Lines::default());
         Self {
             noop: Noop,
             python: Python::new(Arc::clone(&settings), Arc::clone(&sources)),
@@ -96,6 +103,8 @@ impl Toolbox {
             postgres: Postgres::new(Arc::clone(&settings), Arc::clone(&sources)),
             transfer: Transfer::new(Arc::clone(&settings), web, Arc::clone(&sqlite)),
             sqlite,
+            nats: Nats::new(Arc::clone(&settings), Arc::clone(&lines)),
+            subscription: Subscription::new(Arc::clone(&settings), lines),
             #[cfg(feature = "rhai")]
             rhai: Rhai::new(Arc::clone(&settings)),
             script: Script::new(settings, sources),
@@ -140,6 +149,7 @@ impl Toolbox {
         self.container.shutdown().await;
         self.postgres.shutdown().await;
         self.sqlite.shutdown().await;
+        self.nats.shutdown().await;
     }
 
     /// Frees what tools keep for a command, such as a database in memory that its tasks share. Call
@@ -162,6 +172,8 @@ impl Toolbox {
             ToolKind::Postgres => Some(&self.postgres),
             ToolKind::Sqlite => Some(&*self.sqlite),
             ToolKind::Transfer => Some(&self.transfer),
+            ToolKind::Nats => Some(&self.nats),
+            ToolKind::Subscription => Some(&self.subscription),
             #[cfg(feature = "rhai")]
             ToolKind::Rhai => Some(&self.rhai),
             #[cfg(not(feature = "rhai"))]
@@ -169,8 +181,6 @@ impl Toolbox {
             ToolKind::Duckdb
             | ToolKind::Ducklake
             | ToolKind::Workbook
-            | ToolKind::Nats
-            | ToolKind::Subscription
             | ToolKind::Snowflake
             | ToolKind::Wait
             | ToolKind::Approval

@@ -104,8 +104,7 @@ const UNSUPPORTED: &str = r#"{
     "ducklake": "unsupported: tasks of kind 'ducklake' need a build with feature 'duckdb', which this worker lacks",
     "snowflake": "unsupported: tasks of kind 'snowflake' need a build with feature 'snowflake', which this worker lacks",
     "rhai": "unsupported: tasks of kind 'rhai' need a build with feature 'rhai', which this worker lacks",
-    "nats": "unsupported: this worker cannot run tasks of kind 'nats'",
-    "subscription": "unsupported: this worker cannot run tasks of kind 'subscription'",
+    "subscription": "unsupported: this worker has no way to messages of 'kafka', only of nats",
     "wasm": "unsupported: kind 'wasm' is reserved and cannot run",
     "kubernetes": "unsupported: containers on Kubernetes need a build with feature 'kubernetes'; use runtime: local",
     "kubernetes_job": "unsupported: a script with 'job' runs on Kubernetes, which needs a build with feature 'kubernetes'; leave 'job' out to run it on the worker"

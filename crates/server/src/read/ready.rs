@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use noetl_api::health::Ready;
+use noetl_api::health::{Health, Ready};
 use noetl_types::{ExecutionId, Text};
 
 use crate::runtime::{Runtime, RuntimeError};
@@ -19,7 +19,12 @@ impl Runtime {
         } else {
             Err("the lease of the machine id has run out".into())
         };
-        Ready::of([("store", store), ("machine_id", machine_id)])
+        let ready = Ready::of([("store", store), ("machine_id", machine_id)]);
+        match self.messaging_trouble() {
+            // Everything goes on without it, a little later.
+            Some(nats) => ready.and("nats", Health::Degraded, nats),
+            None => ready,
+        }
     }
 
     async fn store_answers(&self) -> Result<(), Text> {

@@ -85,7 +85,11 @@ impl Runtime {
                 Health::Failed => "unhealthy".into(),
             },
             database: database.copied().unwrap_or(Health::Failed),
-            nats: "disabled".into(),
+            nats: match self.messaging_trouble() {
+                None => "disabled".into(),
+                Some(Ok(())) => "ok".into(),
+                Some(Err(_)) => "degraded".into(),
+            },
             uptime_seconds: self.uptime().as_ms() / 1000,
             version: VERSION.into(),
         }

@@ -12,13 +12,12 @@ use noetl_engine::{Input, LeaseExpired};
 use noetl_store::{Command, Fence, Holder, Swept};
 use noetl_types::limits::PageLimit;
 use noetl_types::{ErrorCode, ExecutionId, Text, Timestamp};
+use tokio::sync::mpsc;
 
 use super::driver::{Letter, timer_of};
 use super::error::{RuntimeError, causes};
+use super::messaging::Notice;
 use super::{Core, ids};
-
-/// How often the store is asked for what has run out or come due.
-const SWEEP: Duration = Duration::from_secs(1);
 
 /// How often what was kept for a while is looked through.
 const TIDY: Duration = Duration::from_mins(1);
@@ -41,6 +40,17 @@ impl Core {
         self.tasks.spawn(async move { core.ring_for_ever().await });
         let core = Arc::clone(self);
         self.tasks.spawn(async move { core.tidy_for_ever().await });
+    }
+
+    /// Starts what tells others, and what hears them.
+    pub(super) fn work_with_others(self: &Arc<Self>, notices: mpsc::Receiver<Notice>) {
+        let core = Arc::clone(self);
+        self.tasks
+            .spawn(async move { core.notify_for_ever(notices).await });
+        let core = Arc::clone(self);
+        self.tasks.spawn(async move { core.repeat_for_ever().await });
+        let core = Arc::clone(self);
+        self.tasks.spawn(async move { core.hear_for_ever().await });
     }
 
     /// Forgets what was kept for a while.
@@ -95,7 +105,8 @@ impl Core {
     }
 
     async fn sweep_for_ever(self: Arc<Self>) {
-        while self.pause(SWEEP).await {
+        let every = Duration::from_millis(self.settings.sweep.as_ms());
+        while self.pause(every).await {
             // The sweep sends workers away that may be asleep, and reaches those who wait: whoever
             // is looking at that moment would be missed. So they look afterwards.
             if let Err(error) = self.sweep().await {

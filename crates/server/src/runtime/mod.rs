@@ -14,6 +14,7 @@ mod errands;
 mod error;
 mod ids;
 mod leases;
+mod messaging;
 mod outbox;
 mod outcome;
 mod platform;
@@ -38,7 +39,7 @@ use noetl_store::{
     Append, AppendRefused, Appended, CatalogEntry, CatalogKey, Execution, LogPage, Store,
 };
 use noetl_types::id::Id;
-use noetl_types::{CatalogId, ErrorCode, ExecutionId, TenantId, Timestamp, Version};
+use noetl_types::{CatalogId, ErrorCode, ExecutionId, TenantId, Text, Timestamp, Version};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -52,6 +53,8 @@ use driver::Driver;
 pub use error::RuntimeError;
 pub(crate) use error::causes;
 use ids::Ids;
+use messaging::Messaging;
+pub use messaging::NatsSettings;
 use outcome::Outcome;
 pub use settings::Settings;
 pub(crate) use start::catalog_key;
@@ -80,6 +83,8 @@ struct Core {
     opened_at: Timestamp,
     alarms: Alarms,
     tally: Tally,
+    /// The way to other processes, where there is one.
+    messaging: Option<Messaging>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
 }
@@ -105,6 +110,12 @@ impl Runtime {
         let owner = format!("{}-{instance:016x}", settings.server_name);
         let now = clock.now();
         let ids = Ids::lease(Arc::clone(&store), owner.into(), settings.machine_id, now).await?;
+        let (messaging, notices) = match &settings.nats {
+            Some(nats) => Messaging::open(nats)
+                .await
+                .map(|(messaging, notices)| (Some(messaging), Some(notices)))?,
+            None => (None, None),
+        };
         let core = Arc::new(Core {
             store,
             clock,
@@ -120,10 +131,14 @@ impl Runtime {
             opened_at: now,
             alarms: Alarms::default(),
             tally: Tally::default(),
+            messaging,
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
         });
         core.work_in_background();
+        if let Some(notices) = notices {
+            core.work_with_others(notices);
+        }
         let runtime = Self { core };
         if runtime.settings().platform {
             runtime.run_platform();
@@ -178,6 +193,12 @@ impl Runtime {
     /// Whether ids can be made.
     pub(crate) fn has_machine_id(&self) -> bool {
         self.core.ids.is_usable(self.now())
+    }
+
+    /// What is wrong with the way to other processes, where there is one.
+    pub(crate) fn messaging_trouble(&self) -> Option<Result<(), Text>> {
+        let messaging = self.core.messaging.as_ref()?;
+        Some(messaging.trouble().map_or(Ok(()), Err))
     }
 
     /// What an execution has come to, with its definition; nothing where there is none.

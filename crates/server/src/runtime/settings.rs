@@ -2,6 +2,8 @@
 
 use noetl_types::{JsonMap, MachineId, Millis, Text};
 
+use super::messaging::NatsSettings;
+
 /// How executions are driven.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -37,8 +39,12 @@ pub struct Settings {
     pub platform: bool,
     /// Days after which the daily cleanup drops the logs of ended runs; 0 keeps them.
     pub auto_purge_days: u32,
+    /// How often the store is asked for what has run out, has come due or was left by others.
+    pub sweep: Millis,
     /// The environment that playbooks may read.
     pub env: JsonMap,
+    /// How other processes are reached by NATS; not at all where absent.
+    pub nats: Option<NatsSettings>,
 }
 
 impl Default for Settings {
@@ -60,7 +66,9 @@ impl Default for Settings {
             outbox_keep: Millis::from_secs(24 * 3600),
             platform: false,
             auto_purge_days: 0,
+            sweep: Millis::from_secs(1),
             env: JsonMap::new(),
+            nats: None,
         }
     }
 }

@@ -11,6 +11,7 @@ mod container;
 mod database;
 mod http;
 mod mcp;
+mod nats;
 mod platform;
 mod postgres;
 mod python;

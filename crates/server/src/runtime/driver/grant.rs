@@ -15,6 +15,7 @@ use noetl_types::{CatalogId, CommandId, ExecutionId, JsonMap, Millis, Timestamp}
 
 use super::changes::{Changes, DEADLINE_SLACK};
 use super::letter::Offer;
+use crate::runtime::messaging::Notice;
 use crate::runtime::{Core, entropy};
 
 /// A lease as it is written on a command.
@@ -32,6 +33,8 @@ pub(super) struct Grants {
     waiters: Vec<Waiter>,
     /// How many nobody gets yet.
     pub(super) left: usize,
+    /// Those of them that other processes are to hear of.
+    notices: Vec<Notice>,
 }
 
 #[derive(Clone, Copy)]
@@ -59,17 +62,22 @@ impl Grants {
         core: &Core,
         changes: &mut Changes,
         offers: &[Offering],
-        now: Timestamp,
+        (execution_id, now): (ExecutionId, Timestamp),
     ) -> Self {
         let mut grants = Self {
             to: BTreeMap::new(),
             waiters: Vec::new(),
             left: 0,
+            notices: Vec::new(),
         };
         let token = entropy::token(&*core.chance);
         for command in changes.issued().filter(|command| !command.held) {
             let Some(recipient) = grants.recipient(core, command, offers) else {
                 grants.left += 1;
+                // One that is put off is told of when its time has come.
+                if core.messaging.is_some() && command.not_before.is_none() {
+                    grants.notices.push(notice(execution_id, command));
+                }
                 continue;
             };
             let taker = grants.taker(recipient, offers);
@@ -174,6 +182,9 @@ impl Grants {
                 Recipient::Waiter(index) => to_waiters[index].push(command),
             }
         }
+        if let Some(messaging) = &core.messaging {
+            messaging.tell(self.notices);
+        }
         for (waiter, commands) in self.waiters.into_iter().zip(to_waiters) {
             if let Err(unwanted) = waiter.reservation.serve(commands) {
                 core.give_back(unwanted);
@@ -206,6 +217,19 @@ impl Core {
                 core.desk.look_again();
             }
         });
+    }
+}
+
+/// A new command, as workers of other processes are told of it.
+fn notice(execution_id: ExecutionId, command: &NewCommand) -> Notice {
+    Notice {
+        execution_id,
+        command_id: command.command_id,
+        step: command.instance.step_name.clone(),
+        index: command.instance.iter_index,
+        pool: command.pool.clone(),
+        attempt: 1,
+        number: 0,
     }
 }
 

@@ -379,7 +379,8 @@ impl Draft {
 
     async fn write(mut self, core: &Arc<Core>) -> Written {
         let offers = self.offers();
-        let grants = Grants::assign(core, &mut self.changes, &offers, self.now);
+        let whose = (self.live.header.execution_id, self.now);
+        let grants = Grants::assign(core, &mut self.changes, &offers, whose);
         let append = Append {
             outbox: core.settings.outbox && !self.live.is_publisher(),
             ..self.append()

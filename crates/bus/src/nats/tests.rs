@@ -1,0 +1,152 @@
+//! The connection against a real server.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use noetl_testkit::nats::Nats;
+
+use super::*;
+
+const PLAN: StreamPlan = StreamPlan {
+    name: "test",
+    subjects: &["test", "test.>"],
+    max_age: Duration::from_hours(1),
+    duplicate_window: Duration::from_mins(2),
+};
+
+async fn linked(server: &Nats) -> Link {
+    let settings = LinkSettings {
+        url: server.url().into(),
+        name: "test".into(),
+        ..LinkSettings::default()
+    };
+    let mut link = Link::open(settings).await.unwrap();
+    while !link.facts().is_connected {
+        link.changed().await;
+    }
+    link
+}
+
+fn message(subject: &str, id: &str, body: impl Into<Bytes>) -> Outgoing {
+    Outgoing {
+        subject: subject.into(),
+        message_id: id.into(),
+        body: body.into(),
+    }
+}
+
+#[tokio::test]
+async fn messages_are_stored_once_in_their_order() {
+    let server = Nats::configured("max_payload: 4096").unwrap();
+    let link = linked(&server).await;
+    assert_eq!(link.facts().max_payload, 4096);
+    let made = link.ensure(&PLAN).await.unwrap();
+    assert_eq!(
+        link.ensure(&PLAN).await.unwrap().created_at,
+        made.created_at
+    );
+    let many: Vec<_> = (0..2500)
+        .map(|number| message("test.a", &format!("m{number}"), "x"))
+        .collect();
+    for (index, stored) in link.publish("test", many).await.into_iter().enumerate() {
+        let sequence = u64::try_from(index).unwrap() + 1;
+        let is_duplicate = false;
+        assert_eq!(
+            stored,
+            Ok(Stored {
+                sequence,
+                is_duplicate
+            })
+        );
+    }
+    let large = vec![b'x'; 5000];
+    let mixed = vec![
+        message("test.a", "m7", "x"),
+        message("test.a", "large", large),
+        message("te st", "strange", "x"),
+        message("test.b", "good", "x"),
+    ];
+    let outcomes = link.publish("test", mixed).await;
+    let (sequence, is_duplicate) = (8, true);
+    assert_eq!(
+        outcomes[0],
+        Ok(Stored {
+            sequence,
+            is_duplicate
+        })
+    );
+    assert_eq!(outcomes[1], Err(PublishFailed::TooLarge));
+    assert!(
+        matches!(outcomes[2], Err(PublishFailed::Impossible(_))),
+        "{outcomes:?}"
+    );
+    assert_eq!(outcomes[3].as_ref().map(|stored| stored.sequence), Ok(2501));
+    let ids = link.message_ids("test", 2499, 2501).await.unwrap();
+    assert_eq!(ids, ["m2498", "m2499", "good"].map(str::to_owned).into());
+    let elsewhere = link.publish("test", vec![message("other", "o", "x")]).await;
+    assert_eq!(elsewhere, [Err(PublishFailed::NoStream)]);
+}
+
+#[tokio::test]
+async fn a_stream_that_is_there_is_used_and_given_what_it_lacks() {
+    let server = Nats::start().unwrap();
+    let link = linked(&server).await;
+    let narrow = StreamPlan {
+        subjects: &["test.a.>"],
+        ..PLAN
+    };
+    let made = link.ensure(&narrow).await.unwrap();
+    let ensured = link.ensure(&PLAN).await.unwrap();
+    assert_eq!(ensured.created_at, made.created_at);
+    let outcomes = link.publish("test", vec![message("test", "m", "x")]).await;
+    assert!(outcomes[0].is_ok(), "{outcomes:?}");
+    assert_eq!(link.stream("other").await, Ok(None));
+}
+
+#[tokio::test]
+async fn a_server_that_comes_later_or_again_is_found() {
+    let mut server = Nats::start().unwrap();
+    server.kill().unwrap();
+    let settings = LinkSettings {
+        url: server.url().into(),
+        name: "test".into(),
+        ..LinkSettings::default()
+    };
+    let mut link = Link::open(settings).await.unwrap();
+    let unsure = link.publish("test", vec![message("test", "m", "x")]).await;
+    assert!(
+        matches!(unsure[0], Err(PublishFailed::Unsure(_))),
+        "{unsure:?}"
+    );
+    server.restart().unwrap();
+    while !link.facts().is_connected {
+        link.changed().await;
+    }
+    assert!(link.facts().version.is_some());
+    link.ensure(&PLAN).await.unwrap();
+}
+
+#[tokio::test]
+async fn others_are_heard_and_oneself_is_not() {
+    let server = Nats::start().unwrap();
+    let (one, other) = (linked(&server).await, linked(&server).await);
+    one.ensure(&PLAN).await.unwrap();
+    let mut listening = other.listen("test.>").await.unwrap();
+    // The subscription is at the server once something has made the way there and back behind it.
+    other.stream("test").await.unwrap();
+    other
+        .publish("test", vec![message("test.a", "own", "own")])
+        .await;
+    one.publish("test", vec![message("test.a", "other", "other")])
+        .await;
+    assert_eq!(listening.next().await, Some(Bytes::from("other")));
+}
+
+#[tokio::test]
+async fn an_address_that_is_none_is_refused() {
+    let settings = LinkSettings {
+        url: "nats://[::1".into(),
+        ..LinkSettings::default()
+    };
+    assert!(Link::open(settings).await.is_err());
+}
