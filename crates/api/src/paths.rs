@@ -6,6 +6,8 @@ pub const LIVEZ: &str = "/livez";
 pub const HEALTH: &str = "/health";
 /// The process can work.
 pub const READYZ: &str = "/readyz";
+/// The metrics.
+pub const METRICS: &str = "/metrics";
 /// Starts a run.
 pub const EXECUTE: &str = "/api/execute";
 /// The runs.

@@ -13,4 +13,5 @@ pub mod runtime;
 pub use chance::{Chance, SystemChance};
 pub use clock::{Clock, SystemClock};
 pub use noetl_bus::nats::LinkSettings;
+pub use read::metrics;
 pub use runtime::{NatsSettings, Runtime, RuntimeError, Settings};

@@ -3,6 +3,8 @@
 //! Owns the table of settings, where their values come from (a flag before the environment, before
 //! the file, before the default) and what is said when one is wrong. Must not: act on them.
 
+#[cfg(test)]
+mod deploy;
 mod error;
 mod flags;
 mod load;

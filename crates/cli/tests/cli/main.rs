@@ -6,6 +6,7 @@ mod diagnostics;
 mod explain;
 mod graph;
 mod help;
+mod outbox;
 mod process;
 mod run;
 mod serve;

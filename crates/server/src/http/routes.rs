@@ -54,6 +54,8 @@ const OUTBOX: Access = Access::Internal(Scope::InternalOutbox);
 const PROJECT: Access = Access::Internal(Scope::InternalProject);
 const PLATFORM: Access = Access::Internal(Scope::Admin);
 
+const METRICS_READ: Access = Access::AnyOf(&[Scope::MetricsRead]);
+
 const GET: MethodFilter = MethodFilter::GET;
 const POST: MethodFilter = MethodFilter::POST;
 const PUT: MethodFilter = MethodFilter::PUT;
@@ -89,6 +91,7 @@ fn health_routes(routes: Routes) -> Routes {
         .add(Access::Open, GET, paths::LIVEZ, health::alive)
         .add(Access::Open, GET, paths::HEALTH, health::alive)
         .add(Access::Open, GET, paths::READYZ, health::ready)
+        .add(METRICS_READ, GET, paths::METRICS, health::metrics)
 }
 
 fn user_routes(routes: Routes) -> Routes {

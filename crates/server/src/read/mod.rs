@@ -14,6 +14,7 @@ mod events;
 mod execution;
 pub(crate) mod identity;
 mod list;
+pub mod metrics;
 mod placement;
 mod put_result;
 mod ready;

@@ -48,7 +48,8 @@ impl Core {
         self.tasks
             .spawn(async move { core.notify_for_ever(notices).await });
         let core = Arc::clone(self);
-        self.tasks.spawn(async move { core.repeat_for_ever().await });
+        self.tasks
+            .spawn(async move { core.repeat_for_ever().await });
         let core = Arc::clone(self);
         self.tasks.spawn(async move { core.hear_for_ever().await });
     }
@@ -75,8 +76,12 @@ impl Core {
         let before = self.clock.now().saturating_sub(self.settings.outbox_keep);
         for _ in 0..TIDY_ROUNDS {
             match self.store.purge_outbox(before, PageLimit::MAX).await {
-                Ok(count) if count >= u64::from(PageLimit::MAX.get()) => {}
-                Ok(_) => return,
+                Ok(count) => {
+                    self.tally.purged_outbox.add(count);
+                    if count < u64::from(PageLimit::MAX.get()) {
+                        return;
+                    }
+                }
                 Err(error) => {
                     tracing::warn!(error = %causes(&error), "published rows stay");
                     return;

@@ -62,7 +62,8 @@ impl Runtime {
         });
     }
 
-    async fn register_shipped(&self) -> Result<(), RuntimeError> {
+    /// Registers what ships with the platform; the same again is fine.
+    pub async fn register_shipped(&self) -> Result<(), RuntimeError> {
         for content in SHIPPED {
             let request = RegisterRequest {
                 content: content.to_owned(),
@@ -91,7 +92,8 @@ impl Runtime {
                 key: format!("{CLEANUP}:{due}").into(),
                 window_secs: Some(DAY_MS / 1000),
             };
-            self.launch_shipped(CLEANUP, Some(payload), Some(key)).await?;
+            self.launch_shipped(CLEANUP, Some(payload), Some(key))
+                .await?;
         }
         *fired = Some(due);
         Ok(())

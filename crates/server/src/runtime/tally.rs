@@ -29,6 +29,14 @@ pub(crate) struct Tally {
     pub(crate) advanced: Count,
     /// Events that were copied as workers tell them.
     pub(crate) materialized: Count,
+    /// Commands that retention dropped.
+    pub(crate) purged_commands: Count,
+    /// Workers that retention forgot.
+    pub(crate) purged_runtimes: Count,
+    /// Rows of the outbox that were published long ago.
+    pub(crate) purged_outbox: Count,
+    /// Parts of the log that retention dropped.
+    pub(crate) purged_parts: Count,
     /// Events that could not be copied, by why.
     rejected: [Count; RejectCode::ALL.len()],
 }

@@ -8,8 +8,10 @@ use axum::response::{IntoResponse as _, Response};
 use noetl_api::health::{Alive, Health};
 
 use crate::http::access::Caller;
-use crate::http::answer::Answer;
+use crate::http::answer::{Answer, of_type};
+use crate::http::failure::Failure;
 use crate::http::routes::App;
+use crate::read::metrics::MEDIA_TYPE;
 
 /// The process answers, so it lives. Touches nothing.
 pub(in crate::http) async fn alive() -> Answer<Alive> {
@@ -35,4 +37,10 @@ pub(in crate::http) async fn ready(
         headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
     }
     response
+}
+
+/// The metrics.
+pub(in crate::http) async fn metrics(State(app): State<App>) -> Result<Response, Failure> {
+    let page = app.runtime.metrics().await?;
+    Ok(of_type(HeaderValue::from_static(MEDIA_TYPE), page))
 }

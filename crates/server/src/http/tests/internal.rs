@@ -40,20 +40,20 @@ const NOT_DONE: usize = 8;
 
 impl House {
     /// A request of the platform.
-    async fn ask(&self, method: Method, path: &str, body: &str) -> Reply {
+    pub(super) async fn ask(&self, method: Method, path: &str, body: &str) -> Reply {
         let mut request = request(method, &format!("/api/internal/{path}"), body.to_owned());
         let token = HeaderValue::from_str(&format!("Bearer {TOKEN}")).unwrap();
         request.headers_mut().insert(AUTHORIZATION, token);
         self.send(request).await
     }
 
-    async fn told(&self, path: &str, body: Value) -> Value {
+    pub(super) async fn told(&self, path: &str, body: Value) -> Value {
         let reply = self.ask(Method::POST, path, &body.to_string()).await;
         assert_eq!(reply.status, 200, "{path}: {}", reply.text);
         reply.json()
     }
 
-    async fn refuses(&self, path: &str, body: Value) -> Reply {
+    pub(super) async fn refuses(&self, path: &str, body: Value) -> Reply {
         self.ask(Method::POST, path, &body.to_string()).await
     }
 
@@ -64,7 +64,7 @@ impl House {
     }
 }
 
-fn http() -> HttpSettings {
+pub(super) fn http() -> HttpSettings {
     HttpSettings {
         internal_token: Some(super::super::InternalToken::new(TOKEN)),
         ..HttpSettings::default()
@@ -272,13 +272,16 @@ async fn without_an_outbox_no_rows_are_written() {
     assert_eq!(house.pending().await, json!({ "pending": 0 }));
 }
 
+/// The first id of a moment.
+pub(super) fn id_at(moment: &str) -> i64 {
+    let made = noetl_types::Timestamp::parse(moment).unwrap();
+    (made.as_unix_ms() - 1_704_067_200_000) << 22
+}
+
 /// Ids that were made a while ago.
-fn ids(count: u64) -> Vec<i64> {
-    let made = noetl_types::Timestamp::parse("2025-03-01T00:00:00Z").unwrap();
-    let first = (made.as_unix_ms() - 1_704_067_200_000) << 22;
-    (0..count)
-        .map(|n| first + i64::try_from(n).unwrap())
-        .collect()
+fn ids(count: i64) -> Vec<i64> {
+    let first = id_at("2025-03-01T00:00:00Z");
+    (0..count).map(|n| first + n).collect()
 }
 
 #[tokio::test]

@@ -24,6 +24,7 @@ const ROUTES: &[(&str, &str)] = &[
     ("GET", "/livez"),
     ("GET", "/health"),
     ("GET", "/readyz"),
+    ("GET", "/metrics"),
     ("POST", "/api/execute"),
     ("GET", "/api/executions"),
     ("GET", "/api/executions/7000000000000000000"),

@@ -160,7 +160,10 @@ impl Core {
         let messages = batch
             .iter()
             .flat_map(|notice| notice.messages(server_url, messaging.bare_subject));
-        let outcomes = messaging.link().publish(COMMANDS.name, messages.collect()).await;
+        let outcomes = messaging
+            .link()
+            .publish(COMMANDS.name, messages.collect())
+            .await;
         for failed in outcomes.into_iter().filter_map(Result::err) {
             if failed == PublishFailed::NoStream {
                 *seen = None;
