@@ -28,6 +28,7 @@ mod outlets;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod project;
+mod retention;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod row;
 mod seal;
@@ -36,6 +37,7 @@ pub mod sqlite;
 mod store;
 #[cfg(test)]
 mod suite;
+mod upkeep;
 
 pub use commons::Commons;
 pub use error::{Cause, StoreError};
@@ -45,6 +47,8 @@ pub use outlets::Outlets;
 #[cfg(feature = "postgres")]
 pub use postgres::PostgresStore;
 pub use project::project;
+pub use retention::{LogDamage, purge, verify_log, verify_logs};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;
 pub use store::Store;
+pub use upkeep::Upkeep;

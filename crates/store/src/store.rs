@@ -20,13 +20,14 @@ use crate::model::{
     RuntimeKind, Snapshot, SnapshotKey, StoredResult, VersionFilter,
 };
 use crate::outlets::Outlets;
+use crate::upkeep::Upkeep;
 
 /// Where a system keeps what it knows.
 ///
 /// Times and tokens come in with the call: a store reads no clock and makes no random numbers. A
 /// call whose future is dropped may still take effect.
 #[async_trait]
-pub trait Store: Commons + Outlets + Send + Sync + fmt::Debug {
+pub trait Store: Commons + Outlets + Upkeep + Send + Sync + fmt::Debug {
     /// Writes events, and all that follows from them, with one verdict for each append.
     ///
     /// Appends are independent: none fails because of another. Where two of one call name the same

@@ -7,6 +7,7 @@ mod commons;
 mod outlets;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 
 use std::fmt;
 use std::sync::Arc;
@@ -171,6 +172,34 @@ pub enum Method {
     StreamCursor,
     /// [`crate::Outlets::feed_lag`]
     FeedLag,
+    /// [`crate::Upkeep::keep_months`]
+    KeepMonths,
+    /// [`crate::Upkeep::months_until`]
+    MonthsUntil,
+    /// [`crate::Upkeep::clock`]
+    Clock,
+    /// [`crate::Upkeep::old_parts`]
+    OldParts,
+    /// [`crate::Upkeep::drop_part`]
+    DropPart,
+    /// [`crate::Upkeep::clean_dropped`]
+    CleanDropped,
+    /// [`crate::Upkeep::old_commands`]
+    OldCommands,
+    /// [`crate::Upkeep::purge_commands`]
+    PurgeCommands,
+    /// [`crate::Upkeep::old_runtimes`]
+    OldRuntimes,
+    /// [`crate::Upkeep::purge_runtimes`]
+    PurgeRuntimes,
+    /// [`crate::Upkeep::facts`]
+    Facts,
+    /// [`crate::Upkeep::integrity`]
+    Integrity,
+    /// [`crate::Upkeep::execution_ids`]
+    ExecutionIds,
+    /// [`crate::Upkeep::backup`]
+    Backup,
 }
 
 impl Method {
@@ -245,6 +274,20 @@ impl Method {
         Self::ReleaseStream,
         Self::StreamCursor,
         Self::FeedLag,
+        Self::KeepMonths,
+        Self::MonthsUntil,
+        Self::Clock,
+        Self::OldParts,
+        Self::DropPart,
+        Self::CleanDropped,
+        Self::OldCommands,
+        Self::PurgeCommands,
+        Self::OldRuntimes,
+        Self::PurgeRuntimes,
+        Self::Facts,
+        Self::Integrity,
+        Self::ExecutionIds,
+        Self::Backup,
     ];
 }
 

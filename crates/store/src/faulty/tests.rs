@@ -1,6 +1,7 @@
 //! What a driver can rely on when calls fail.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -8,8 +9,8 @@ use noetl_types::id::HighWater;
 use noetl_types::limits::PageLimit;
 use noetl_types::record::verify_chain;
 use noetl_types::{
-    CatalogId, CommandId, FeedPosition, MachineId, OutboxId, PlaybookPath, ResultId, RuntimeId,
-    TenantId, Text, Version, sha256,
+    CatalogId, CommandId, FeedPosition, MachineId, Month, OutboxId, PlaybookPath, ResultId,
+    RuntimeId, TenantId, Text, Version, sha256,
 };
 
 use super::{Fault, FaultyStore, Method};
@@ -19,11 +20,12 @@ use crate::suite::result::{put, result};
 use crate::suite::stream::take as stream_take;
 use crate::suite::wait::signal;
 use crate::{
-    AppendRefused, BroadcastFilter, CatalogFilter, CatalogKey, CommandFilter, ErrandOutcome,
-    FeedLimit, Head, LogPage, MachineRefused, MachineRenewal, MachineRequest, MemoryStore,
-    NewCatalogEntry, NewRuntime, OutboxFailure, OutboxFilter, PutRefused, QuarantineFilter,
-    RuntimeKind, SlotChoice, SlotHolder, SlotId, Snapshot, SnapshotKey, Store, StoreError,
-    StreamMove, StreamOwner, Swept, VarsRefused, VersionFilter, WaitChoice, WaitFilter,
+    AppendRefused, BroadcastFilter, CatalogFilter, CatalogKey, CommandFilter, EnabledOutlets,
+    ErrandOutcome, FeedLimit, Head, LogPage, LogPart, MachineRefused, MachineRenewal,
+    MachineRequest, MemoryStore, NewCatalogEntry, NewRuntime, OutboxFailure, OutboxFilter,
+    PutRefused, QuarantineFilter, RuntimeKind, SlotChoice, SlotHolder, SlotId, Snapshot,
+    SnapshotKey, Store, StoreError, StreamMove, StreamOwner, Swept, VarsRefused, VersionFilter,
+    WaitChoice, WaitFilter,
 };
 
 /// Appends an event as a driver does: after any failure it looks where the log stands.
@@ -108,6 +110,7 @@ async fn call_all(store: &dyn Store) -> Vec<Result<(), StoreError>> {
     answers.extend(call_about_the_commons(store).await);
     answers.extend(call_about_the_outbox(store).await);
     answers.extend(call_about_streams(store).await);
+    answers.extend(call_about_upkeep(store).await);
     answers
 }
 
@@ -342,6 +345,33 @@ async fn call_about_streams(store: &dyn Store) -> Vec<Result<(), StoreError>> {
         store.stream_cursor(&name).await.map(drop),
         store.feed_lag(FeedPosition::default()).await.map(drop),
     ]
+}
+
+async fn call_about_upkeep(store: &dyn Store) -> Vec<Result<(), StoreError>> {
+    let (now, limit) = (at("12:00:00"), PageLimit::default());
+    let none = EnabledOutlets::default();
+    let part = LogPart::of(Month::new(2026, 1).unwrap());
+    let mut answers = vec![
+        store.keep_months(now, 1).await,
+        store.months_until().await.map(drop),
+        store.clock().await.map(drop),
+        store.old_parts(now, &none).await.map(drop),
+        store.drop_part(&part, &none, now).await.map(drop),
+        store.clean_dropped(now, limit).await.map(drop),
+        store.old_commands(now).await.map(drop),
+        store.purge_commands(now, limit).await.map(drop),
+        store.old_runtimes(now).await.map(drop),
+        store.purge_runtimes(now, limit).await.map(drop),
+        store.facts().await.map(drop),
+        store.integrity().await.map(drop),
+        store.execution_ids(None, limit).await.map(drop),
+    ];
+    answers.push(match store.backup(Path::new("/")).await {
+        // There is nothing to copy, which is not the fault that is looked for.
+        Err(StoreError::Fatal { .. }) => Ok(()),
+        other => other,
+    });
+    answers
 }
 
 #[tokio::test]

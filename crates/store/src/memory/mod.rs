@@ -11,6 +11,7 @@ mod shared;
 mod state;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -47,10 +48,9 @@ impl MemoryStore {
         Self::default()
     }
 
-    /// Marks the executions that were made before a time as dropped by retention, as far as appends
-    /// go; what is kept of them is forgotten.
+    /// Drops the executions that were made before a time, as retention does, whatever keeps them.
     pub fn drop_before(&self, time: Timestamp) {
-        self.lock().drop_before(first_id_at(time.as_unix_ms()));
+        self.lock().drop_range(0, first_id_at(time.as_unix_ms()));
     }
 
     /// No operation leaves the maps half written, so a panic elsewhere does not spoil them.

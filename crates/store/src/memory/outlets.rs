@@ -90,6 +90,34 @@ impl OutletState {
         }
     }
 
+    /// Whether an execution has rows that are still to be published.
+    pub(super) fn is_unpublished(&self, execution_id: ExecutionId) -> bool {
+        let rows = self.outbox.values();
+        let mut of_execution = rows.filter(|row| row.execution_id == Some(execution_id));
+        of_execution.any(OutboxRow::is_unpublished)
+    }
+
+    /// Whether a stream has published everything up to a place. One that never began, or that is of
+    /// an earlier life of the log, has published nothing.
+    pub(super) fn has_published(&self, name: &Text, place: FeedPosition) -> bool {
+        let cursor = self.streams.get(name);
+        cursor.is_some_and(|it| it.log_epoch == self.log_epoch && it.position >= place)
+    }
+
+    /// Forgets what belongs to executions that are not kept.
+    pub(super) fn keep(&mut self, is_kept: impl Fn(&ExecutionId) -> bool) {
+        self.outbox
+            .retain(|_, row| row.execution_id.as_ref().is_none_or(&is_kept));
+    }
+
+    pub(super) fn log_epoch(&self) -> LogEpoch {
+        self.log_epoch
+    }
+
+    pub(super) fn rows(&self) -> usize {
+        self.outbox.len()
+    }
+
     fn dead(&mut self, rows: &[OutboxId], change: impl Fn(&mut OutboxRow)) -> u64 {
         let mut changed = 0;
         for id in rows {

@@ -100,6 +100,20 @@ impl Shared {
         }
     }
 
+    /// Whether something is still owed because of an execution.
+    pub(super) fn owes(&self, execution_id: ExecutionId) -> bool {
+        self.errands.keys().any(|(of, _)| *of == execution_id)
+    }
+
+    /// Forgets what belongs to executions that are not kept.
+    pub(super) fn keep(&mut self, is_kept: impl Fn(&ExecutionId) -> bool) {
+        self.waits.retain(|place, _| is_kept(&place.execution_id));
+        self.errands.retain(|(id, _), _| is_kept(id));
+        self.slots.retain(|slot, _| is_kept(&slot.execution_id));
+        self.cache.retain(|_, it| is_kept(&it.origin_execution_id));
+        self.vars.retain(|(id, _), _| is_kept(id));
+    }
+
     fn change_wait(
         &mut self,
         change: WaitChange,

@@ -38,7 +38,7 @@ pub(super) struct State {
     pub(super) timers: BTreeMap<(ExecutionId, Text), Timestamp>,
     pub(super) results: BTreeMap<(ExecutionId, ResultId), StoredResult>,
     pub(super) machines: Machines,
-    snapshots: BTreeMap<(ExecutionId, SnapshotKey, Version), Snapshot>,
+    pub(super) snapshots: BTreeMap<(ExecutionId, SnapshotKey, Version), Snapshot>,
     catalog: BTreeMap<(TenantId, PlaybookPath), BTreeMap<u32, CatalogEntry>>,
     catalog_ids: BTreeMap<CatalogId, (TenantId, PlaybookPath, u32)>,
     pub(super) runtimes: BTreeMap<(RuntimeKind, Text), Runtime>,
@@ -46,8 +46,8 @@ pub(super) struct State {
     pub(super) shared: Shared,
     /// What publishers and projectors use.
     pub(super) outlets: OutletState,
-    /// Executions with ids below are dropped.
-    dropped_below: i64,
+    /// Ranges of ids that retention has dropped.
+    pub(super) dropped: Vec<(i64, i64)>,
 }
 
 pub(super) fn many(limit: u32) -> usize {
@@ -56,19 +56,8 @@ pub(super) fn many(limit: u32) -> usize {
 
 impl State {
     pub(super) fn is_gone(&self, execution_id: ExecutionId) -> bool {
-        execution_id.get() < self.dropped_below
-    }
-
-    pub(super) fn drop_before(&mut self, id: i64) {
-        self.dropped_below = self.dropped_below.max(id);
-        let is_kept = |execution_id: &ExecutionId| execution_id.get() >= id;
-        self.executions
-            .retain(|execution_id, _| is_kept(execution_id));
-        self.logs.retain(|execution_id, _| is_kept(execution_id));
-        self.results
-            .retain(|(execution_id, _), _| is_kept(execution_id));
-        self.feed
-            .retain(|_, (execution_id, _)| is_kept(execution_id));
+        let mut ranges = self.dropped.iter();
+        ranges.any(|(lo, hi)| (*lo..*hi).contains(&execution_id.get()))
     }
 
     pub(super) fn event(

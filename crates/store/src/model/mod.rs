@@ -18,6 +18,7 @@ mod outbox;
 mod quarantine;
 mod queue;
 mod result;
+mod retention;
 mod runtime;
 mod signal;
 mod slot;
@@ -60,6 +61,10 @@ pub use queue::{CommandChoice, CommandFilter, CommandPage, MAX_POOLS, PoolCount}
 pub use result::{
     BLOB_BYTES, MAX_APPEND_RESULT_BYTES, MAX_RESULT_BYTES, NewResult, PutRefused, ResultPut,
     StoredResult,
+};
+pub use retention::{
+    EnabledOutlets, LogPart, MAX_CLOCK_DIFFERENCE, MAX_RETENTION_DAYS, OldPart, Pinned, Purge,
+    Purged, StoreFacts, WindowTooLong, days_before,
 };
 pub use runtime::{NewRuntime, Runtime, RuntimeKind, UnknownRuntimeKind};
 pub use signal::{Broadcast, BroadcastFilter};

@@ -17,11 +17,13 @@ mod pool;
 mod query;
 mod queue;
 mod record;
+mod retention;
 mod shared;
 mod sharing;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 mod writer;
 
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! Opening a database: the settings that promises rest on, the migrations, the months ahead.
 
-use noetl_types::{Digest, Month};
+use noetl_types::Digest;
 use tokio_postgres::Client;
 
 use super::PostgresOptions;
@@ -60,11 +60,7 @@ pub(super) async fn prepare(
     let client = pooled.client()?;
     check_server(client, options).await?;
     migrate(client, &options.schema).await?;
-    let mut month = Month::of(options.now);
-    for _ in 0..=options.months_ahead {
-        partition::ensure(client, month).await?;
-        month = month.next();
-    }
+    partition::ensure_ahead(client, options.now, options.months_ahead).await?;
     stream::rebase(client).await
 }
 

@@ -22,6 +22,12 @@ use crate::row::{self, Cell, EVENT, STREAM, ToCell as _, stream_row, time};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FeedBase(i64);
 
+impl FeedBase {
+    pub(super) fn get(self) -> i64 {
+        self.0
+    }
+}
+
 /// Below the oldest transaction that is still open nothing can appear any more.
 const SETTLED: &str = "tx < pg_snapshot_xmin(pg_current_snapshot())";
 
@@ -333,6 +339,18 @@ pub(super) async fn cursor(pool: &Pool, name: &Text) -> Result<Option<StreamCurs
     let mut client = pool.get().await?;
     let rows = client.rows(&CURSOR, &[&name.as_str()]).await?;
     Ok(read_all(&rows, row::stream_cursor)?.into_iter().next())
+}
+
+/// What a stream has published; nothing if it never began, or is of an earlier life of the log.
+pub(super) async fn published(
+    transaction: &Transaction<'_>,
+    name: &Text,
+) -> Result<Option<FeedPosition>, StoreError> {
+    let found = rows(transaction, &CURSOR, &[&name.as_str()]).await?;
+    let cursor = read_all(&found, row::stream_cursor)?.into_iter().next();
+    let epoch = epoch_in(transaction).await?;
+    let cursor = cursor.filter(|cursor| cursor.log_epoch == epoch);
+    Ok(cursor.map(|cursor| cursor.position))
 }
 
 const EPOCH: &str = "SELECT value::bigint FROM meta WHERE key = 'log_epoch'";

@@ -1,6 +1,7 @@
 //! The suite on PostgreSQL, and what only a cluster can get wrong.
 
 mod kill;
+mod outlets;
 
 use std::sync::Arc;
 
@@ -36,7 +37,12 @@ async fn raw(database: &Database) -> tokio_postgres::Client {
 
 async fn bench() -> Bench {
     let database = Arc::new(Database::new().unwrap());
-    let store = Arc::new(open(&database).await);
+    let options = options(&database);
+    bench_of(database, &options).await
+}
+
+async fn bench_of(database: Arc<Database>, options: &PostgresOptions) -> Bench {
+    let store = Arc::new(PostgresStore::open(options).await.unwrap());
     let dropping = Arc::clone(&database);
     Bench {
         store,

@@ -23,8 +23,8 @@ pub(crate) use append::{Act, Rows, SharedRow, rows_of};
 pub(crate) use cell::{Cell, ToCell};
 pub(crate) use event::{EVENT, stored_event};
 pub(crate) use outlets::{
-    CLAIMED, NEW_OUTBOX, OUTBOX, QUARANTINE, STREAM, claimed_message, outbox_row, quarantine_row,
-    quarantined, stream_cursor, stream_row,
+    CLAIMED, CLEANED, NEW_OUTBOX, OUTBOX, QUARANTINE, STREAM, claimed_message, outbox_row,
+    quarantine_row, quarantined, stream_cursor, stream_row,
 };
 pub(crate) use result::{KeptResult, RESULT, STORED_RESULT, result, stored_result_row};
 pub(crate) use shared::{

@@ -10,6 +10,21 @@ use crate::model::{
 };
 use crate::seal::{Sealed, SealedEvent};
 
+/// Tables whose rows go with their executions, with the columns that name these. The log itself and
+/// the executions are not among them.
+pub(crate) static CLEANED: &[(&str, &str)] = &[
+    ("command", "execution_id"),
+    ("timer", "execution_id"),
+    ("wait", "execution_id"),
+    ("errand", "execution_id"),
+    ("concurrency_slot", "execution_id"),
+    ("result_store", "execution_id"),
+    ("transient", "execution_id"),
+    ("projection_snapshot", "execution_id"),
+    ("outbox", "execution_id"),
+    ("step_cache", "origin_execution_id"),
+];
+
 /// What an append says of a row. The store puts the life of the log before the message.
 pub(crate) static NEW_OUTBOX: Table = Table {
     name: "outbox",

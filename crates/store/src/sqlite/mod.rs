@@ -14,10 +14,12 @@ mod place;
 mod query;
 mod queue;
 mod readers;
+mod retention;
 mod shared;
 mod stream;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 mod writer;
 
 use std::fs::File;
@@ -80,6 +82,8 @@ pub struct SqliteStore {
     writer: Writer,
     readers: Arc<Readers>,
     blobs: Option<Blobs>,
+    /// The file.
+    path: PathBuf,
     /// Locked as long as the store is open, so that no second process writes.
     _lock: File,
 }

@@ -81,6 +81,7 @@ pub(super) fn open(options: &SqliteOptions) -> Result<SqliteStore, StoreError> {
         writer: Writer::start(writing, options.queue)?,
         readers: Arc::new(Readers::new(reading)),
         blobs: options.blobs.as_deref().map(Blobs::open).transpose()?,
+        path: options.path.clone(),
         _lock: lock,
     })
 }

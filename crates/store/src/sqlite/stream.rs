@@ -58,6 +58,17 @@ pub(super) fn cursor(
     first(connection, &CURSOR, [name.as_str()], row::stream_cursor)
 }
 
+/// What a stream has published; nothing if it never began, or is of an earlier life of the log.
+pub(super) fn published(
+    connection: &Connection,
+    name: &Text,
+) -> Result<Option<FeedPosition>, StoreError> {
+    let cursor = cursor(connection, name)?;
+    let epoch = log_epoch(connection)?;
+    let cursor = cursor.filter(|cursor| cursor.log_epoch == epoch);
+    Ok(cursor.map(|cursor| cursor.position))
+}
+
 pub(super) fn take(connection: &Connection, take: &StreamTake) -> Result<StreamTaken, StoreError> {
     let cursor = match cursor(connection, &take.name)? {
         Some(cursor) => cursor,

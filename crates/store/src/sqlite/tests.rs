@@ -13,7 +13,7 @@ use super::{SqliteOptions, SqliteStore};
 use crate::suite::fixture::{Run, at, lease_of, one};
 use crate::suite::result::{put, result};
 use crate::suite::{Bench, differ, differ_in_lanes, differ_with_faults, outlet_suite, store_suite};
-use crate::{Commons as _, Store as _, StoreError, Swept};
+use crate::{Commons as _, Store as _, StoreError, Swept, Upkeep as _};
 
 struct Place {
     folder: TempDir,
@@ -143,7 +143,7 @@ async fn many_appends_share_few_commits() {
 }
 
 /// Commits that opening a new file takes: one for each migration, and one for their table.
-const MIGRATING: u64 = 4;
+const MIGRATING: u64 = 5;
 
 /// Counts the commits in a write-ahead log that was never restarted.
 fn commits_in_wal(database: &std::path::Path) -> u64 {
@@ -456,4 +456,105 @@ async fn a_file_that_is_damaged_or_lost_is_told() {
     drop(store);
     let without = place.store().result(run.id, id).await;
     assert_eq!(without, Err(StoreError::fatal("")));
+}
+
+#[tokio::test]
+async fn a_copy_of_a_file_in_use_is_a_store() {
+    let place = Place::new();
+    let store = place.store();
+    let mut run = Run::started(&store, 1).await;
+    let append = run.step();
+    run.write(&store, append).await.unwrap();
+    let to = place.folder.path().join("copy.db");
+    store.backup(&to).await.unwrap();
+    // What is there is not overwritten.
+    assert!(matches!(
+        store.backup(&to).await,
+        Err(StoreError::Fatal { .. })
+    ));
+    let append = run.step();
+    run.write(&store, append).await.unwrap();
+    let copy = SqliteStore::open(&SqliteOptions::new(to)).unwrap();
+    let found = copy.execution(run.id).await.unwrap().unwrap();
+    assert_eq!(found.head.version.get(), 2);
+    assert_eq!(crate::verify_log(&copy, run.id).await.unwrap(), None);
+    assert_eq!(copy.integrity().await.unwrap(), Vec::<String>::new());
+}
+
+/// An event that was changed by hand is named.
+#[tokio::test]
+async fn a_log_that_was_edited_is_told() {
+    let place = Place::new();
+    let store = place.store();
+    let mut run = Run::started(&store, 1).await;
+    for _ in 0..3 {
+        let append = run.step();
+        run.write(&store, append).await.unwrap();
+    }
+    let connection = Connection::open(place.options().path).unwrap();
+    let edit = "UPDATE event SET node_name = 'other' WHERE seq = 3";
+    connection.execute(edit, []).unwrap();
+    let damage = crate::verify_log(&store, run.id).await.unwrap().unwrap();
+    assert_eq!(
+        damage.to_string(),
+        format!("execution {}: event 3 is not what was written", run.id)
+    );
+    connection
+        .execute("DELETE FROM event WHERE seq = 4", [])
+        .unwrap();
+    let undo = "UPDATE event SET node_name = NULL WHERE seq = 3";
+    connection.execute(undo, []).unwrap();
+    let damage = crate::verify_log(&store, run.id).await.unwrap().unwrap();
+    assert_eq!(
+        damage,
+        crate::LogDamage::End {
+            execution_id: run.id
+        }
+    );
+}
+
+/// More executions than one step drops.
+#[tokio::test]
+async fn r2_a_large_month_goes_in_steps() {
+    let place = Place::new();
+    let store = place.store();
+    let part = crate::LogPart::of(noetl_types::Month::new(2026, 8).unwrap());
+    let runs: Vec<_> = (1..=1_203)
+        .map(|number| Run::with_id(part.lo + number * 1_000))
+        .collect();
+    let start = |run: &Run| {
+        let mut start = run.start();
+        start.view.status = noetl_types::ExecutionStatus::Completed;
+        start.view.ended_at = Some(at("12:00:00"));
+        start
+    };
+    for part in runs.chunks(401) {
+        for result in store.append(part.iter().map(start).collect()).await {
+            result.unwrap();
+        }
+    }
+    let before = store.commits().all;
+    let none = crate::EnabledOutlets::default();
+    let kept = store.drop_part(&part, &none, at("12:00:00")).await.unwrap();
+    assert_eq!(kept, None);
+    assert_eq!(store.commits().all - before, 3);
+    for run in &runs {
+        assert!(store.is_gone(run.id).await.unwrap());
+    }
+    let mut left = 1_203;
+    while left > 0 {
+        let gone = store
+            .clean_dropped(at("12:00:00"), PageLimit::MAX)
+            .await
+            .unwrap();
+        assert!((1..=500).contains(&gone), "{gone}");
+        left -= gone;
+    }
+    assert_eq!(
+        store
+            .clean_dropped(at("12:00:00"), PageLimit::MAX)
+            .await
+            .unwrap(),
+        0
+    );
 }

@@ -87,7 +87,11 @@ impl Run {
     /// The n-th run of a test; runs of a higher number have higher ids.
     pub(crate) fn new(number: i64) -> Self {
         // Somewhere in the autumn of 2026, with room for the ids of events between two runs.
-        let id = 378_000_000_000_000_000 + number * 1_000_000;
+        Self::with_id(378_000_000_000_000_000 + number * 1_000_000)
+    }
+
+    /// A run of another time.
+    pub(crate) fn with_id(id: i64) -> Self {
         Self {
             id: ExecutionId::new(id).unwrap(),
             head: Head::START,

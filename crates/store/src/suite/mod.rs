@@ -20,6 +20,7 @@ pub(crate) mod outbox;
 pub(crate) mod queue;
 pub(crate) mod race;
 pub(crate) mod result;
+pub(crate) mod retention;
 pub(crate) mod slot;
 pub(crate) mod stream;
 pub(crate) mod values;
@@ -45,7 +46,7 @@ pub(crate) struct Bench {
     pub(crate) keep: Box<dyn std::any::Any + Send + Sync>,
 }
 
-/// Runs every case about outbox, streams and copies on the bench that a function makes.
+/// Runs every case about outbox, streams, copies and retention on the bench that a function makes.
 macro_rules! outlet_suite {
     ($bench:path) => {
         $crate::suite::store_suite! { $bench:
@@ -74,6 +75,15 @@ macro_rules! outlet_suite {
             copy: copies_go_out_like_all_events,
             copy: racing_projectors_write_each_event_once,
             copy: what_is_refused_is_kept_once,
+            retention: r1_only_months_that_are_over_go,
+            retention: r1_a_late_event_of_a_dropped_execution_is_gone,
+            retention: r1_unpublished_events_keep_their_month,
+            retention: what_is_given_up_or_not_wanted_keeps_nothing,
+            retention: what_is_owed_keeps_its_month,
+            retention: everything_of_an_execution_goes_with_it,
+            retention: old_commands_and_silent_pools_go,
+            retention: r1_whoever_writes_while_a_month_goes_is_there_or_gone,
+            retention: logs_are_verified,
         }
     };
 }

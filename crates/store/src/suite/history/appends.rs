@@ -26,6 +26,7 @@ impl History {
             self.next_result += 1;
         }
         append.now = self.now;
+        append.outbox = self.dice.one_in(2);
         if self.dice.one_in(3) {
             append.dedup = Some(self.some_message());
         }
@@ -67,7 +68,9 @@ impl History {
         let mut appends = Vec::new();
         for _ in 0..=self.dice.roll(3) {
             let place = self.pick(self.runs.len());
-            let (run, append) = self.some_append(place);
+            let (run, mut append) = self.some_append(place);
+            // Rows of several executions of one call come in no particular order.
+            append.outbox &= appends.is_empty();
             self.runs[place] = run;
             places.push(place);
             appends.push(append);
@@ -109,6 +112,7 @@ impl History {
             _ => run.step(),
         };
         append.now = self.now;
+        append.outbox = self.dice.one_in(2);
         if self.dice.one_in(12) {
             append.expected.version = Version::new(append.expected.version.get() + 1).unwrap();
         }

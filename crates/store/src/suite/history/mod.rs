@@ -7,6 +7,7 @@ mod appends;
 mod commons;
 mod dice;
 mod others;
+mod outlets;
 mod queue;
 
 use std::fmt::Debug;
@@ -17,7 +18,7 @@ use noetl_types::{
 };
 
 use super::fixture::{Run, all_executions, at};
-use crate::{CommandChoice, CommandFilter, FeedLimit, LogPage, Store};
+use crate::{ClaimedMessage, CommandChoice, CommandFilter, FeedLimit, LogPage, Store};
 use dice::Dice;
 
 /// Runs that one lane may make.
@@ -35,6 +36,9 @@ pub(crate) struct History {
     next_run: i64,
     next_result: i64,
     next_catalog: i64,
+    next_refused: i64,
+    /// Rows of the outbox that were claimed at some time.
+    in_hand: Vec<ClaimedMessage>,
     now: Timestamp,
     words: Vec<String>,
 }
@@ -51,6 +55,8 @@ impl History {
             next_run: 1,
             next_result: 1,
             next_catalog: 1,
+            next_refused: 1,
+            in_hand: Vec::new(),
             now: at("12:00:00"),
             words: Vec::new(),
         }
@@ -65,6 +71,13 @@ impl History {
             next_catalog: lane * LANE + 1,
             ..Self::new(seed)
         }
+    }
+
+    /// A run that nobody here drives.
+    fn foreign_run(&mut self) -> i64 {
+        Run::new(self.lane * LANE + LANE / 2 + self.small(3))
+            .id
+            .get()
     }
 
     fn pool(&self) -> PoolName {
@@ -96,7 +109,7 @@ impl History {
     pub(crate) async fn play(&mut self, store: &dyn Store, calls: usize) {
         for _ in 0..calls {
             self.now = self.later(Millis::from_secs(9));
-            match self.dice.roll(29) {
+            match self.dice.roll(33) {
                 0 | 1 => self.start(store).await,
                 2..=11 => self.append(store).await,
                 12 => self.append_together(store).await,
@@ -107,6 +120,7 @@ impl History {
                 21 => self.define(store).await,
                 22 => self.live(store).await,
                 23..=27 => self.meet(store).await,
+                28..=31 => self.go_out(store).await,
                 _ => self.list(store).await,
             }
         }
@@ -153,6 +167,7 @@ impl History {
         self.note(&page);
         let counts = store.pool_counts().await.unwrap();
         self.note(&counts);
+        self.read_outbox(store).await;
         let versions = page.executions.iter().map(|it| it.head.version.get());
         let mut left: i64 = versions.sum();
         let mut after = FeedPosition::default();

@@ -1,0 +1,294 @@
+//! Dropping old parts of the log.
+//!
+//! A part goes in one transaction: its executions are locked and checked, their rows deleted, the
+//! range is noted, and the partition dropped. Rows in other tables are cleaned up afterwards, in small
+//! steps: nobody finds them any more.
+
+use std::time::Duration;
+
+use noetl_types::id::first_id_at;
+use noetl_types::limits::PageLimit;
+use noetl_types::{ExecutionId, FeedPosition, Text, Timestamp};
+use tokio_postgres::Transaction;
+
+use super::bind::failure;
+use super::open::TABLES_LOCK;
+use super::partition;
+use super::pool::Pool;
+use super::query::{Param, rows};
+use super::stream::{self, FeedBase};
+use crate::error::StoreError;
+use crate::model::{EnabledOutlets, LogPart, OldPart, Pinned};
+use crate::row::{CLEANED, ToCell as _};
+
+/// How often a part is tried whose lock is not had within half a second.
+const TRIES: u32 = 4;
+
+/// How long others have the locks between two tries.
+const PAUSE: Duration = Duration::from_millis(100);
+
+const COUNT: &str = "SELECT count(*) FROM execution WHERE $1 <= execution_id AND execution_id < $2";
+
+const LIVE: &str = "SELECT execution_id FROM execution
+    WHERE $1 <= execution_id AND execution_id < $2 AND NOT ended ORDER BY execution_id LIMIT 1";
+
+const OWED: &str = "SELECT execution_id FROM errand
+    WHERE $1 <= execution_id AND execution_id < $2 ORDER BY execution_id LIMIT 1";
+
+const UNPUBLISHED: &str = "SELECT execution_id FROM outbox
+    WHERE $1 <= execution_id AND execution_id < $2
+        AND status <> 'PUBLISHED' AND discarded_at IS NULL
+    ORDER BY execution_id LIMIT 1";
+
+/// Whether there is an event behind a place, rows of earlier lives counting as of transaction 0.
+const BEHIND: &str = "SELECT EXISTS (
+        SELECT FROM event
+        WHERE $1 <= execution_id AND execution_id < $2 AND position > $5::bigint
+            AND (tx, position) > ($3::text::xid8, $4::bigint)
+    ) OR ($3::text = '0' AND EXISTS (
+        SELECT FROM event
+        WHERE $1 <= execution_id AND execution_id < $2
+            AND position <= $5::bigint AND position > $4::bigint
+    ))";
+
+async fn first_id(
+    transaction: &Transaction<'_>,
+    sql: &str,
+    part: &LogPart,
+) -> Result<Option<ExecutionId>, StoreError> {
+    let found = rows(transaction, sql, &[&part.lo, &part.hi]).await?;
+    let id = found.first().map(|row| ExecutionId::new(row.get(0)));
+    id.transpose().map_err(StoreError::fatal)
+}
+
+/// What keeps a part, if anything.
+async fn pinned(
+    transaction: &Transaction<'_>,
+    base: FeedBase,
+    part: &LogPart,
+    outlets: &EnabledOutlets,
+) -> Result<Option<Pinned>, StoreError> {
+    if let Some(id) = first_id(transaction, LIVE, part).await? {
+        return Ok(Some(Pinned::Live(id)));
+    }
+    if let Some(id) = first_id(transaction, OWED, part).await? {
+        return Ok(Some(Pinned::Owed(id)));
+    }
+    if outlets.outbox
+        && let Some(id) = first_id(transaction, UNPUBLISHED, part).await?
+    {
+        return Ok(Some(Pinned::Outbox(id)));
+    }
+    for name in &outlets.streams {
+        // A stream that never began, or that is of an earlier life, has published nothing.
+        let published = stream::published(transaction, name).await?;
+        let FeedPosition { tx, position } = published.unwrap_or(FeedPosition {
+            tx: 0,
+            position: -1,
+        });
+        let tx = tx.to_string();
+        let params: [Param<'_>; 5] = [&part.lo, &part.hi, &tx, &position, &base.get()];
+        let behind = rows(transaction, BEHIND, &params).await?;
+        if behind.first().is_none_or(|row| row.get(0)) {
+            return Ok(Some(Pinned::Stream(name.clone())));
+        }
+    }
+    Ok(None)
+}
+
+pub(super) async fn old_parts(
+    pool: &Pool,
+    base: FeedBase,
+    before: Timestamp,
+    outlets: &EnabledOutlets,
+) -> Result<Vec<OldPart>, StoreError> {
+    let cut = first_id_at(before.as_unix_ms());
+    let mut pooled = pool.get().await?;
+    let transaction = pooled.transaction().await?;
+    let mut old = Vec::new();
+    for part in partition::parts(&transaction).await? {
+        if part.hi > cut {
+            continue;
+        }
+        let found = rows(&transaction, COUNT, &[&part.lo, &part.hi]).await?;
+        let executions: i64 = found.first().map_or(0, |row| row.get(0));
+        old.push(OldPart {
+            executions: u64::try_from(executions).unwrap_or_default(),
+            pinned: pinned(&transaction, base, &part, outlets).await?,
+            part,
+        });
+    }
+    transaction.commit().await.map_err(failure)?;
+    Ok(old)
+}
+
+/// Tries a few times, since others may have the log in hand for longer than anybody may wait.
+pub(super) async fn drop_part(
+    pool: &Pool,
+    base: FeedBase,
+    part: &LogPart,
+    outlets: &EnabledOutlets,
+    now: Timestamp,
+) -> Result<Option<Pinned>, StoreError> {
+    let mut tries = 1;
+    loop {
+        let mut pooled = pool.get().await?;
+        let transaction = pooled.transaction().await?;
+        match drop_in(&transaction, base, part, outlets, now).await {
+            Ok(None) => {
+                transaction.commit().await.map_err(failure)?;
+                return Ok(None);
+            }
+            Ok(Some(pinned)) => {
+                transaction.rollback().await.map_err(failure)?;
+                return Ok(Some(pinned));
+            }
+            Err(Refusal::Lock(_)) if tries < TRIES => {
+                transaction.rollback().await.map_err(failure)?;
+                drop(pooled);
+                tries += 1;
+                tokio::time::sleep(PAUSE).await;
+            }
+            Err(Refusal::Lock(text) | Refusal::Forbidden(text)) => {
+                transaction.rollback().await.map_err(failure)?;
+                return Ok(Some(Pinned::Refused(text)));
+            }
+            Err(Refusal::Store(error)) => return Err(error),
+        }
+    }
+}
+
+/// Why a transaction did not drop a part.
+enum Refusal {
+    /// A lock was not had in time.
+    Lock(Text),
+    /// The table is somebody else's.
+    Forbidden(Text),
+    Store(StoreError),
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+fn refusal(error: tokio_postgres::Error) -> Refusal {
+    use tokio_postgres::error::SqlState;
+    let text = error
+        .as_db_error()
+        .map_or_else(|| error.to_string(), |it| it.message().to_owned());
+    match error.code() {
+        Some(&SqlState::LOCK_NOT_AVAILABLE | &SqlState::T_R_DEADLOCK_DETECTED) => {
+            Refusal::Lock(Text::from(text))
+        }
+        Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Refusal::Forbidden(Text::from(text)),
+        Some(_) | None => Refusal::Store(failure(error)),
+    }
+}
+
+/// Executions are locked in the order of their ids. Appends do not wait for them: they conflict.
+const LOCK_EXECUTIONS: &str = "SELECT count(*) FROM (
+        SELECT FROM execution WHERE $1 <= execution_id AND execution_id < $2
+        ORDER BY execution_id FOR UPDATE
+    ) AS locked";
+
+const FORGET: &str = "DELETE FROM execution WHERE $1 <= execution_id AND execution_id < $2";
+
+const NOTE: &str = "INSERT INTO retention_range (lo, hi, dropped_at) VALUES ($1, $2, $3)
+    ON CONFLICT (lo) DO UPDATE SET hi = greatest(retention_range.hi, excluded.hi), cleaned_at = NULL";
+
+const IS_THERE: &str =
+    "SELECT EXISTS (SELECT FROM execution WHERE $1 <= execution_id AND execution_id < $2)";
+
+/// The log as a whole is locked only when all else is done: whoever appends waits for that lock, so it
+/// is asked for no longer than half a second, and held for a look and a commit.
+///
+/// An execution that was made in the range meanwhile is there once the log is locked. Who comes later
+/// finds the range.
+async fn drop_in(
+    transaction: &Transaction<'_>,
+    base: FeedBase,
+    part: &LogPart,
+    outlets: &EnabledOutlets,
+    now: Timestamp,
+) -> Result<Option<Pinned>, Refusal> {
+    let settings = "SET LOCAL lock_timeout = '500ms'; SET LOCAL statement_timeout = '10min'";
+    let set = transaction.batch_execute(settings).await;
+    set.map_err(|error| Refusal::Store(failure(error)))?;
+    let range: [Param<'_>; 2] = [&part.lo, &part.hi];
+    let run = |sql| transaction.query(sql, &range);
+    let lock: [Param<'_>; 1] = [&TABLES_LOCK];
+    let lock = transaction.query("SELECT pg_advisory_xact_lock($1)", &lock);
+    lock.await.map_err(refusal)?;
+    // It may have been replaced since somebody looked.
+    let parts = partition::parts(transaction).await?;
+    if !parts.contains(part) {
+        let text = "there is no such part of the log any more";
+        return Ok(Some(Pinned::Refused(Text::from(text))));
+    }
+    run(LOCK_EXECUTIONS).await.map_err(refusal)?;
+    if let Some(pinned) = pinned(transaction, base, part, outlets).await? {
+        return Ok(Some(pinned));
+    }
+    let note: [Param<'_>; 3] = [&part.lo, &part.hi, &now.to_cell()];
+    transaction.query(NOTE, &note).await.map_err(refusal)?;
+    run(FORGET).await.map_err(refusal)?;
+    let name: [Param<'_>; 1] = [&part.name.as_str()];
+    let quoted = transaction.query_one("SELECT quote_ident($1)", &name);
+    let quoted: String = quoted.await.map_err(refusal)?.get(0);
+    let lock = "LOCK TABLE ONLY event IN ACCESS EXCLUSIVE MODE";
+    transaction.batch_execute(lock).await.map_err(refusal)?;
+    let is_there: bool = transaction
+        .query_one(IS_THERE, &range)
+        .await
+        .map_err(refusal)?
+        .get(0);
+    if is_there {
+        let text = "an execution was made in it just now";
+        return Ok(Some(Pinned::Refused(Text::from(text))));
+    }
+    let gone = format!("DROP TABLE {quoted}");
+    transaction.batch_execute(&gone).await.map_err(refusal)?;
+    Ok(None)
+}
+
+const UNCLEAN: &str = "SELECT lo, hi FROM retention_range WHERE cleaned_at IS NULL
+    ORDER BY lo LIMIT 1";
+
+/// Cleans up behind one range; a range that has nothing left is clean.
+pub(super) async fn clean(
+    pool: &Pool,
+    now: Timestamp,
+    limit: PageLimit,
+) -> Result<u64, StoreError> {
+    let mut client = pool.get().await?;
+    loop {
+        let found = client.rows(UNCLEAN, &[]).await?;
+        let Some((lo, hi)) = found
+            .first()
+            .map(|row| (row.get::<_, i64>(0), row.get::<_, i64>(1)))
+        else {
+            return Ok(0);
+        };
+        let mut gone = 0_u64;
+        for (table, column) in CLEANED {
+            let sql = format!(
+                "DELETE FROM {table} WHERE ctid = ANY (ARRAY(
+                     SELECT ctid FROM {table} WHERE $1 <= {column} AND {column} < $2
+                     LIMIT $3::bigint
+                 ))"
+            );
+            let params: [Param<'_>; 3] = [&lo, &hi, &i64::from(limit.get())];
+            let deleted = client.client()?.execute(sql.as_str(), &params).await;
+            gone = gone.saturating_add(deleted.map_err(failure)?);
+        }
+        if gone > 0 {
+            return Ok(gone);
+        }
+        let sql = "UPDATE retention_range SET cleaned_at = $2::timestamptz WHERE lo = $1";
+        let params: [Param<'_>; 2] = [&lo, &now.to_cell()];
+        let cleaned = client.client()?.execute(sql, &params).await;
+        cleaned.map_err(failure)?;
+    }
+}

@@ -1,0 +1,356 @@
+//! What only a cluster can get wrong about outbox, streams and retention.
+
+use std::sync::Arc;
+
+use noetl_testkit::postgres::Database;
+use noetl_types::limits::PageLimit;
+use noetl_types::{FeedPosition, Json, Millis, Month, Text};
+
+use super::{bench_of, open, options, raw};
+use crate::postgres::{PostgresOptions, PostgresStore};
+use crate::suite::fixture::{Run, at, one};
+use crate::suite::outbox::{all, claim, mark, published_run};
+use crate::suite::stream::{NAME, owner, take, taken};
+use crate::suite::{copy, outbox, retention};
+use crate::{
+    AppendRefused, EnabledOutlets, FEED_BYTES, FeedLimit, LogEpoch, LogPart, Outlets as _, Pinned,
+    Purge, Store, StreamMove, Upkeep as _, purge,
+};
+
+/// All positions of the feed, once there are so many.
+async fn feed(store: &dyn Store, after: FeedPosition, events: usize) -> Vec<FeedPosition> {
+    let (mut after, mut found) = (after, Vec::new());
+    while found.len() < events {
+        let batch = store.feed(after, FeedLimit::clamped(2)).await.unwrap();
+        after = batch.next;
+        found.extend(batch.events.iter().map(|event| event.feed));
+        tokio::task::yield_now().await;
+    }
+    found
+}
+
+/// Rules that look at times give the same in sessions of other zones.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn p5_outlets_do_not_depend_on_the_time_zone() {
+    for time_zone in ["Asia/Tokyo", "America/New_York"] {
+        let zoned = || async move {
+            let database = Arc::new(Database::new().unwrap());
+            let options = PostgresOptions {
+                time_zone,
+                ..options(&database)
+            };
+            bench_of(database, &options).await
+        };
+        outbox::o1_o2_rows_of_a_dead_publisher_come_back(&zoned().await).await;
+        outbox::o9_published_rows_are_purged_in_batches(&zoned().await).await;
+        copy::copies_make_their_execution(&zoned().await).await;
+        retention::r1_only_months_that_are_over_go(&zoned().await).await;
+        retention::old_commands_and_silent_pools_go(&zoned().await).await;
+    }
+}
+
+/// A transaction that began earlier holds the cursor back; nothing is skipped when it commits.
+#[tokio::test]
+async fn t1_a_stream_that_begins_now_misses_no_late_commit() {
+    let database = Database::new().unwrap();
+    let store = open(&database).await;
+    let mut run = Run::started(&store, 1).await;
+    feed(&store, FeedPosition::default(), 1).await;
+    let mut other = raw(&database).await;
+    let late = other.transaction().await.unwrap();
+    let copy = "INSERT INTO event (execution_id, event_id, seq, event_type, status, tenant_id,
+            organization_id, event_time, created_at, ingest_time, schema_version, chain)
+         SELECT execution_id, event_id + 100, 50, event_type, status, tenant_id,
+            organization_id, event_time, created_at, ingest_time, schema_version, chain
+         FROM event";
+    late.execute(copy, &[]).await.unwrap();
+    let mut append = run.step();
+    append.now = at("12:00:07");
+    run.write(&store, append).await.unwrap();
+    let begin = crate::StreamTake {
+        begin: crate::StreamBegin::Now,
+        ..take(NAME, "a", at("12:00:10"))
+    };
+    let cursor = taken(&store, begin).await;
+    let lag = store.feed_lag(cursor.position).await.unwrap();
+    assert_eq!((lag.events, lag.end), (0, cursor.position));
+    // The committed event waits, which an alarm can see.
+    assert_eq!(lag.held_back_since, Some(at("12:00:07")));
+    assert_eq!(lag.horizon_age(at("12:00:10")), Millis::from_secs(3));
+    late.commit().await.unwrap();
+    let found = feed(&store, cursor.position, 2).await;
+    assert!(found.is_sorted());
+}
+
+/// One event with a huge id moves nothing: positions are the store's own.
+#[tokio::test]
+async fn t3_a_huge_id_does_not_silence_the_feed() {
+    let database = Database::new().unwrap();
+    let store = open(&database).await;
+    let run = Run::new(1);
+    let mut start = run.start();
+    start.events[0].event_id = noetl_types::EventId::new(i64::MAX).unwrap();
+    one(&store, start).await.unwrap();
+    Run::started(&store, 2).await;
+    let found = feed(&store, FeedPosition::default(), 2).await;
+    assert!(found.is_sorted());
+    let cursor = taken(&store, take(NAME, "a", at("12:00:00"))).await;
+    let forward = StreamMove::Forward {
+        from: cursor.position,
+        to: found[1],
+    };
+    assert!(store.move_stream(owner(&cursor), forward).await.unwrap());
+}
+
+/// A database that was restored into another cluster: its transactions are those of the other one.
+#[tokio::test]
+async fn t11_a_restored_log_begins_a_new_life() {
+    let database = Database::new().unwrap();
+    let run = {
+        let store = open(&database).await;
+        let run = published_run(&store, 1, 3).await;
+        feed(&store, FeedPosition::default(), 3).await;
+        let cursor = taken(&store, take(NAME, "a", at("12:00:00"))).await;
+        assert_eq!(cursor.log_epoch, LogEpoch::FIRST);
+        run
+    };
+    // As after a restore: far ahead of this cluster, and not in the order of their positions.
+    let elsewhere = "UPDATE noetl.event
+        SET tx = ((1000000000000 - position)::text)::xid8";
+    database.run(elsewhere).unwrap();
+    let store = open(&database).await;
+    assert_eq!(store.log_epoch().await.unwrap(), LogEpoch::FIRST.next());
+    let rows = store.outbox(all()).await.unwrap();
+    assert!(rows.iter().all(|row| row.message_id.starts_with("2:")));
+    let cursor = store
+        .stream_cursor(&Text::from(NAME))
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(cursor.log_epoch, LogEpoch::FIRST);
+    // The old events count as those of transaction 0; new ones come behind them.
+    let mut run = run;
+    let append = run.step();
+    run.write(&store, append).await.unwrap();
+    let found = feed(&store, FeedPosition::default(), 4).await;
+    assert!(found.is_sorted());
+    assert!(found[..3].iter().all(|it| it.tx == 0));
+    assert!(found[3].tx > 0);
+    let lag = store.feed_lag(FeedPosition::default()).await.unwrap();
+    assert_eq!((lag.events, lag.end), (4, found[3]));
+    let lag = store.feed_lag(found[1]).await.unwrap();
+    assert_eq!(lag.events, 2);
+    // Opened once more it is the same life.
+    drop(store);
+    let store = open(&database).await;
+    assert_eq!(store.log_epoch().await.unwrap(), LogEpoch::FIRST.next());
+    assert_eq!(feed(&store, FeedPosition::default(), 4).await, found);
+}
+
+#[tokio::test]
+async fn t17_a_read_of_the_feed_is_bounded_by_bytes() {
+    let database = Database::new().unwrap();
+    let store = open(&database).await;
+    let mut run = Run::started(&store, 1).await;
+    let text = "x".repeat(FEED_BYTES / 3);
+    for _ in 0..5 {
+        let mut append = run.step();
+        append.events[0].context = Some(Json::from(text.as_str()));
+        run.write(&store, append).await.unwrap();
+    }
+    let (mut after, mut seen, mut reads) = (FeedPosition::default(), 0, 0);
+    while seen < 6 {
+        let batch = store.feed(after, FeedLimit::MAX).await.unwrap();
+        assert!(batch.events.len() <= 4);
+        seen += batch.events.len();
+        reads += usize::from(!batch.events.is_empty());
+        after = batch.next;
+    }
+    assert!(reads > 1);
+}
+
+/// However many rows are published, a claim and a count read none of them.
+#[tokio::test]
+async fn o9_published_rows_cost_a_claim_nothing() {
+    let database = Database::new().unwrap();
+    let store = open(&database).await;
+    published_run(&store, 1, 3).await;
+    let many = "INSERT INTO noetl.outbox (event_id, execution_id, message_id, status, published_at)
+        SELECT number, 1, 'x', 'PUBLISHED', 'epoch' FROM generate_series(1, 20000) AS number;
+        ANALYZE noetl.outbox";
+    database.run(many).unwrap();
+    let now = at("12:00:00");
+    let client = raw(&database).await;
+    client
+        .batch_execute("SET enable_seqscan = off")
+        .await
+        .unwrap();
+    let plan = "EXPLAIN SELECT count(*) FROM outbox
+        WHERE status IN ('PENDING', 'FAILED') AND available_at <= now()";
+    let plan = client.query(plan, &[]).await.unwrap();
+    let plan: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
+    assert!(plan.join("\n").contains("outbox_ready"), "{plan:?}");
+    assert_eq!(store.outbox_pending(now).await.unwrap(), 3);
+    let rows = store.claim_outbox(claim("a", 100, now)).await.unwrap();
+    assert_eq!(rows.len(), 3);
+    let marks = rows.iter().map(mark).collect();
+    assert_eq!(store.mark_published(marks, now).await.unwrap(), 3);
+    let purged = store.purge_outbox(at("11:00:00"), PageLimit::MAX).await;
+    assert_eq!(purged.unwrap(), 500);
+}
+
+/// Rows that somebody else wrote: what they say is handed on, and an odd one stops nobody.
+#[tokio::test]
+async fn o10_rows_of_others_are_handed_on() {
+    let database = Database::new().unwrap();
+    let store = open(&database).await;
+    let others = r#"INSERT INTO noetl.outbox (event_id, message_id, payload, available_at)
+        VALUES (7, 'own', '{"b": 1, "a": 1e2}', '2026-11-05T11:00:00Z'),
+            (8, 'twice', '{"a": 1, "a": 2}', '2026-11-05T11:00:01Z'),
+            (9, 'empty', NULL, '2026-11-05T11:00:02Z')"#;
+    database.run(others).unwrap();
+    let rows = store
+        .claim_outbox(claim("a", 10, at("12:00:00")))
+        .await
+        .unwrap();
+    let ids: Vec<_> = rows.iter().map(|row| row.message_id.as_str()).collect();
+    assert_eq!(ids, ["own", "twice", "empty"]);
+    assert!(
+        rows.iter()
+            .all(|row| row.execution_id.is_none() && row.subject.is_none())
+    );
+    assert_eq!(rows[0].payload.to_string(), r#"{"a":100,"b":1}"#);
+    assert_eq!(rows[1].payload, Json::from(r#"{"a": 1, "a": 2}"#));
+    assert_eq!(rows[2].payload, Json::Null);
+    let wrong = "INSERT INTO noetl.outbox (event_id, message_id, payload_codec)
+        VALUES (1, 'x', 'arrow-feather')";
+    database.run(wrong).unwrap_err();
+}
+
+#[tokio::test]
+async fn months_are_made_ahead_and_told() {
+    let database = Database::new().unwrap();
+    let store = open(&database).await;
+    let until = |store: PostgresStore| async move {
+        let until = store.months_until().await.unwrap().unwrap();
+        (until.to_string(), store)
+    };
+    let (ahead, store) = until(store).await;
+    assert_eq!(ahead, "2027-02-01T00:00:00Z");
+    store.keep_months(at("12:00:00"), 5).await.unwrap();
+    store.keep_months(at("12:00:00"), 5).await.unwrap();
+    let (ahead, _) = until(store).await;
+    assert_eq!(ahead, "2027-05-01T00:00:00Z");
+}
+
+async fn august(store: &dyn Store) -> Run {
+    let lo = LogPart::of(Month::new(2026, 8).unwrap()).lo;
+    let mut run = Run::with_id(lo + 1_000_000);
+    run.write(store, run.start()).await.unwrap();
+    let end = run.end();
+    run.write(store, end).await.unwrap();
+    run
+}
+
+async fn before_november(store: &dyn Store) -> Purge {
+    Purge {
+        commands_before: None,
+        runtimes_before: None,
+        events_before: Some(noetl_types::Timestamp::parse("2026-11-01T00:00:00Z").unwrap()),
+        outbox_before: None,
+        outlets: EnabledOutlets::default(),
+        now: store.clock().await.unwrap().unwrap(),
+        dry_run: false,
+    }
+}
+
+/// A report that reads the log for long is not waited for: its month is told and stays, whole.
+#[tokio::test]
+async fn r2_a_reader_keeps_a_month_and_nobody_waits_for_it() {
+    let database = Database::new().unwrap();
+    let store = open(&database).await;
+    let old = august(&store).await;
+    let mut other = raw(&database).await;
+    let reader = other.transaction().await.unwrap();
+    reader
+        .query("SELECT count(*) FROM event", &[])
+        .await
+        .unwrap();
+    let asked = before_november(&store).await;
+    let done = purge(&store, &asked).await.unwrap();
+    assert_eq!(done.dropped, []);
+    assert!(matches!(done.skipped[0].pinned, Some(Pinned::Refused(_))));
+    assert!(!store.is_gone(old.id).await.unwrap());
+    assert!(store.execution(old.id).await.unwrap().is_some());
+    // Whoever writes goes on.
+    Run::started(&store, 1).await;
+    reader.commit().await.unwrap();
+    assert_eq!(purge(&store, &asked).await.unwrap().dropped.len(), 1);
+}
+
+/// What takes whatever fits nowhere else, or has no end, never goes; nor does a part that changed.
+#[tokio::test]
+async fn r4_only_the_part_that_was_looked_at_goes() {
+    let database = Database::new().unwrap();
+    let store = open(&database).await;
+    august(&store).await;
+    let odd = "CREATE TABLE noetl.rest PARTITION OF noetl.event DEFAULT;
+        CREATE TABLE noetl.endless PARTITION OF noetl.event
+            FOR VALUES FROM (9000000000000000000) TO (MAXVALUE)";
+    database.run(odd).unwrap();
+    let none = EnabledOutlets::default();
+    let now = store.clock().await.unwrap().unwrap();
+    let far = noetl_types::Timestamp::parse("2090-01-01T00:00:00Z").unwrap();
+    let parts = store.old_parts(far, &none).await.unwrap();
+    let names: Vec<_> = parts.iter().map(|old| old.part.name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "event_y2026m08",
+            "event_y2026m11",
+            "event_y2026m12",
+            "event_y2027m01"
+        ]
+    );
+    let mut changed = parts[0].part.clone();
+    changed.hi += 1;
+    let refused = store.drop_part(&changed, &none, now).await.unwrap();
+    assert!(matches!(refused, Some(Pinned::Refused(_))));
+}
+
+#[tokio::test]
+async fn r6_nothing_goes_while_the_clocks_are_apart() {
+    let database = Database::new().unwrap();
+    let store = open(&database).await;
+    let old = august(&store).await;
+    let mut asked = before_november(&store).await;
+    asked.now = asked.now.saturating_add(Millis::from_hours(2));
+    let done = purge(&store, &asked).await.unwrap();
+    assert!(
+        done.clocks_apart
+            .is_some_and(|apart| apart > Millis::from_hours(1))
+    );
+    assert_eq!((done.dropped.len(), done.skipped.len()), (0, 0));
+    assert!(store.execution(old.id).await.unwrap().is_some());
+}
+
+/// A month that was dropped is not made again for whoever comes late.
+#[tokio::test]
+async fn r1_a_dropped_month_is_not_made_again() {
+    let database = Database::new().unwrap();
+    let store = open(&database).await;
+    let old = august(&store).await;
+    let asked = before_november(&store).await;
+    assert_eq!(purge(&store, &asked).await.unwrap().dropped.len(), 1);
+    let late = Run::with_id(old.id.get() + 5_000_000).start();
+    assert_eq!(one(&store, late).await, Err(AppendRefused::Gone));
+    let client = raw(&database).await;
+    let there = "SELECT to_regclass('event_y2026m08') IS NOT NULL";
+    assert!(
+        !client
+            .query_one(there, &[])
+            .await
+            .unwrap()
+            .get::<_, bool>(0)
+    );
+}

@@ -1,0 +1,173 @@
+//! Months ahead, what is old, how the database stands.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use async_trait::async_trait;
+use noetl_types::limits::PageLimit;
+use noetl_types::{ExecutionId, Timestamp};
+
+use super::pool::Pool;
+use super::query::Param;
+use super::{PostgresStore, partition, retention, stream};
+use crate::error::StoreError;
+use crate::model::{EnabledOutlets, LogPart, OldPart, Pinned, StoreFacts};
+use crate::row::{self, ToCell as _};
+use crate::upkeep::Upkeep;
+
+const OLD_COMMANDS: &str = "SELECT count(*) FROM command WHERE completed_at < $1::timestamptz";
+
+const PURGE_COMMANDS: &str = "DELETE FROM command WHERE command_id IN (
+        SELECT command_id FROM command WHERE completed_at < $1::timestamptz
+        ORDER BY completed_at, command_id LIMIT $2::bigint
+        FOR UPDATE SKIP LOCKED
+    ) RETURNING 1";
+
+const OLD_RUNTIMES: &str = "SELECT count(*) FROM runtime
+    WHERE kind = 'worker_pool' AND heartbeat < $1::timestamptz";
+
+const PURGE_RUNTIMES: &str = "DELETE FROM runtime WHERE runtime_id IN (
+        SELECT runtime_id FROM runtime
+        WHERE kind = 'worker_pool' AND heartbeat < $1::timestamptz
+        ORDER BY name LIMIT $2::bigint
+        FOR UPDATE SKIP LOCKED
+    ) RETURNING 1";
+
+/// The number of events is what the executions say: counting them all would read the whole log.
+const ROWS: &str = "SELECT 'execution', count(*) FROM execution
+    UNION ALL SELECT 'event', coalesce(sum(version), 0)::bigint FROM execution
+    UNION ALL SELECT 'command', count(*) FROM command
+    UNION ALL SELECT 'outbox', count(*) FROM outbox
+    UNION ALL SELECT 'result_store', count(*) FROM result_store";
+
+const SIZE: &str = "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint
+    FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p')";
+
+const IDS: &str = "SELECT execution_id FROM execution
+    WHERE $1::bigint IS NULL OR execution_id > $1 ORDER BY execution_id LIMIT $2::bigint";
+
+async fn number(pool: &Pool, sql: &'static str, params: &[Param<'_>]) -> Result<u64, StoreError> {
+    let mut client = pool.get().await?;
+    let rows = client.rows(sql, params).await?;
+    let number: i64 = rows.first().map_or(0, |row| row.get(0));
+    Ok(u64::try_from(number).unwrap_or_default())
+}
+
+async fn purge(
+    pool: &Pool,
+    sql: &'static str,
+    before: Timestamp,
+    limit: PageLimit,
+) -> Result<u64, StoreError> {
+    let mut client = pool.get().await?;
+    let params: [Param<'_>; 2] = [&before.to_cell(), &i64::from(limit.get())];
+    let gone = client.rows(sql, &params).await?;
+    Ok(u64::try_from(gone.len()).unwrap_or(u64::MAX))
+}
+
+#[async_trait]
+impl Upkeep for PostgresStore {
+    async fn keep_months(&self, now: Timestamp, ahead: u32) -> Result<(), StoreError> {
+        let mut pooled = self.lists.get().await?;
+        partition::ensure_ahead(pooled.client()?, now, ahead).await
+    }
+
+    async fn months_until(&self) -> Result<Option<Timestamp>, StoreError> {
+        let mut pooled = self.lists.get().await?;
+        let parts = partition::parts(pooled.client()?).await?;
+        // Of parts without a gap after each other the end of the last one.
+        let last = parts.iter().map(|part| part.hi).max().unwrap_or_default();
+        let last = ExecutionId::new(last).map_err(StoreError::fatal)?;
+        Ok(Some(last.time()))
+    }
+
+    async fn clock(&self) -> Result<Option<Timestamp>, StoreError> {
+        let mut client = self.lists.get().await?;
+        let rows = client.rows("SELECT clock_timestamp()", &[]).await?;
+        let clock = rows.first().map(|row| row.get::<_, row::Cell>(0));
+        clock.map(row::time).transpose()
+    }
+
+    async fn old_parts(
+        &self,
+        before: Timestamp,
+        outlets: &EnabledOutlets,
+    ) -> Result<Vec<OldPart>, StoreError> {
+        retention::old_parts(&self.lists, self.feed_base, before, outlets).await
+    }
+
+    async fn drop_part(
+        &self,
+        part: &LogPart,
+        outlets: &EnabledOutlets,
+        now: Timestamp,
+    ) -> Result<Option<Pinned>, StoreError> {
+        retention::drop_part(&self.lists, self.feed_base, part, outlets, now).await
+    }
+
+    async fn clean_dropped(&self, now: Timestamp, limit: PageLimit) -> Result<u64, StoreError> {
+        retention::clean(&self.lists, now, limit).await
+    }
+
+    async fn old_commands(&self, before: Timestamp) -> Result<u64, StoreError> {
+        number(&self.lists, OLD_COMMANDS, &[&before.to_cell()]).await
+    }
+
+    async fn purge_commands(&self, before: Timestamp, limit: PageLimit) -> Result<u64, StoreError> {
+        purge(&self.lists, PURGE_COMMANDS, before, limit).await
+    }
+
+    async fn old_runtimes(&self, before: Timestamp) -> Result<u64, StoreError> {
+        number(&self.lists, OLD_RUNTIMES, &[&before.to_cell()]).await
+    }
+
+    async fn purge_runtimes(&self, before: Timestamp, limit: PageLimit) -> Result<u64, StoreError> {
+        purge(&self.lists, PURGE_RUNTIMES, before, limit).await
+    }
+
+    async fn facts(&self) -> Result<StoreFacts, StoreError> {
+        let log_epoch = stream::log_epoch(&self.lists).await?;
+        let version = "SELECT coalesce(max(version), 0) FROM schema_migration";
+        let schema_version = number(&self.lists, version, &[]).await?;
+        let bytes = number(&self.lists, SIZE, &[]).await?;
+        let mut client = self.lists.get().await?;
+        let counts = client.rows(ROWS, &[]).await?;
+        let counts: BTreeMap<noetl_types::Text, u64> =
+            super::bind::read_all(&counts, row::count_of)?
+                .into_iter()
+                .collect();
+        let of = |table: &str| counts.get(table).copied().unwrap_or_default();
+        let tables = ["execution", "event", "command", "outbox", "result_store"];
+        Ok(StoreFacts {
+            backend: "postgres",
+            schema_version: i64::try_from(schema_version).unwrap_or(i64::MAX),
+            log_epoch,
+            bytes,
+            rows: tables.into_iter().map(|table| (table, of(table))).collect(),
+        })
+    }
+
+    /// The server looks for damage itself, by the checksums of its pages.
+    async fn integrity(&self) -> Result<Vec<String>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn execution_ids(
+        &self,
+        after: Option<ExecutionId>,
+        limit: PageLimit,
+    ) -> Result<Vec<ExecutionId>, StoreError> {
+        let mut client = self.lists.get().await?;
+        let params: [Param<'_>; 2] = [&after.map(ExecutionId::get), &i64::from(limit.get())];
+        let rows = client.rows(IDS, &params).await?;
+        let id = |row: &tokio_postgres::Row| ExecutionId::new(row.get(0));
+        let ids: Result<Vec<_>, _> = rows.iter().map(id).collect();
+        ids.map_err(StoreError::fatal)
+    }
+
+    async fn backup(&self, _to: &Path) -> Result<(), StoreError> {
+        Err(StoreError::fatal(
+            "a database of a PostgreSQL server is copied by pg_dump or a base backup",
+        ))
+    }
+}

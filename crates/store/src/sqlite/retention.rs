@@ -1,0 +1,197 @@
+//! Dropping old parts of the log.
+//!
+//! The executions of a part go in steps of a few hundred: each step notes the range so far and
+//! deletes the rows of its executions in one transaction. Events and all else are cleaned up
+//! afterwards, in small steps too: nobody finds them any more.
+
+use std::collections::BTreeSet;
+
+use noetl_types::id::first_id_at;
+use noetl_types::limits::PageLimit;
+use noetl_types::{ExecutionId, FeedPosition, Month, Text, Timestamp};
+use rusqlite::Connection;
+
+use super::bind::{all, execute, failure, first, micros};
+use super::stream;
+use crate::error::StoreError;
+use crate::model::{EnabledOutlets, LogPart, OldPart, Pinned};
+use crate::row::{self, CLEANED, EXECUTION, Reader};
+
+/// Executions that one step drops.
+const STEP: i64 = 500;
+
+const LIVE: &str = "SELECT execution_id FROM execution
+    WHERE ?1 <= execution_id AND execution_id < ?2 AND ended = 0 ORDER BY execution_id LIMIT 1";
+
+const OWED: &str = "SELECT execution_id FROM errand
+    WHERE ?1 <= execution_id AND execution_id < ?2 ORDER BY execution_id LIMIT 1";
+
+const UNPUBLISHED: &str = "SELECT execution_id FROM outbox
+    WHERE ?1 <= execution_id AND execution_id < ?2
+        AND status <> 'PUBLISHED' AND discarded_at IS NULL
+    ORDER BY execution_id LIMIT 1";
+
+const LAST_POSITION: &str = "SELECT max(position) FROM event
+    WHERE ?1 <= execution_id AND execution_id < ?2";
+
+/// What came of a step.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// There are more executions.
+    More,
+    /// All are gone.
+    Done,
+    /// Something keeps them.
+    Pinned(Pinned),
+}
+
+fn one_id(
+    connection: &Connection,
+    sql: &str,
+    part: &LogPart,
+) -> Result<Option<ExecutionId>, StoreError> {
+    first(connection, sql, (part.lo, part.hi), |cells| {
+        Reader::new(&EXECUTION, cells).take()
+    })
+}
+
+fn pinned(
+    connection: &Connection,
+    part: &LogPart,
+    outlets: &EnabledOutlets,
+) -> Result<Option<Pinned>, StoreError> {
+    if let Some(id) = one_id(connection, LIVE, part)? {
+        return Ok(Some(Pinned::Live(id)));
+    }
+    if let Some(id) = one_id(connection, OWED, part)? {
+        return Ok(Some(Pinned::Owed(id)));
+    }
+    if outlets.outbox
+        && let Some(id) = one_id(connection, UNPUBLISHED, part)?
+    {
+        return Ok(Some(Pinned::Outbox(id)));
+    }
+    if outlets.streams.is_empty() {
+        return Ok(None);
+    }
+    let last = first(connection, LAST_POSITION, (part.lo, part.hi), |cells| {
+        Reader::new(&EXECUTION, cells).take::<Option<i64>>()
+    })?;
+    let Some(position) = last.flatten() else {
+        return Ok(None);
+    };
+    for name in &outlets.streams {
+        // A stream that never began, or that is of an earlier life, has published nothing.
+        let published = stream::published(connection, name)?;
+        if published.is_none_or(|published| published < FeedPosition { tx: 0, position }) {
+            return Ok(Some(Pinned::Stream(name.clone())));
+        }
+    }
+    Ok(None)
+}
+
+/// Months that have executions, by looking for the first one behind each.
+fn months(connection: &Connection, cut: i64) -> Result<BTreeSet<Month>, StoreError> {
+    let mut months = BTreeSet::new();
+    let mut behind = 0;
+    let sql = "SELECT execution_id FROM execution
+        WHERE ?1 <= execution_id AND execution_id < ?2 ORDER BY execution_id LIMIT 1";
+    loop {
+        let next: Option<ExecutionId> = first(connection, sql, (behind, cut), |cells| {
+            Reader::new(&EXECUTION, cells).take()
+        })?;
+        let Some(id) = next else {
+            return Ok(months);
+        };
+        let month = Month::of(id.time());
+        behind = LogPart::of(month).hi;
+        months.insert(month);
+    }
+}
+
+pub(super) fn old_parts(
+    connection: &Connection,
+    before: Timestamp,
+    outlets: &EnabledOutlets,
+) -> Result<Vec<OldPart>, StoreError> {
+    let cut = first_id_at(before.as_unix_ms());
+    let mut old = Vec::new();
+    for month in months(connection, cut)? {
+        let part = LogPart::of(month);
+        if part.hi > cut {
+            continue;
+        }
+        let sql = "SELECT '', count(*) FROM execution
+            WHERE ?1 <= execution_id AND execution_id < ?2";
+        let counted = first(connection, sql, (part.lo, part.hi), row::count_of::<Text>)?;
+        old.push(OldPart {
+            executions: counted.map_or(0, |(_, count)| count),
+            pinned: pinned(connection, &part, outlets)?,
+            part,
+        });
+    }
+    Ok(old)
+}
+
+/// Drops the first executions of a part. The range that is noted ends where the next step begins.
+pub(super) fn drop_some(
+    connection: &Connection,
+    part: &LogPart,
+    outlets: &EnabledOutlets,
+    now: Timestamp,
+) -> Result<Step, StoreError> {
+    if let Some(pinned) = pinned(connection, part, outlets)? {
+        return Ok(Step::Pinned(pinned));
+    }
+    let sql = "SELECT execution_id FROM execution
+        WHERE ?1 <= execution_id AND execution_id < ?2 ORDER BY execution_id LIMIT 1 OFFSET ?3";
+    let next: Option<i64> = first(connection, sql, (part.lo, part.hi, STEP), |cells| {
+        Reader::new(&EXECUTION, cells).take()
+    })?;
+    let end = next.unwrap_or(part.hi);
+    let note = "INSERT INTO retention_range (lo, hi, dropped_at) VALUES (?1, ?2, ?3)
+        ON CONFLICT (lo) DO UPDATE SET hi = max(hi, excluded.hi), cleaned_at = NULL";
+    execute(connection, note, (part.lo, end, micros(now))).map_err(failure)?;
+    let forget = "DELETE FROM execution WHERE ?1 <= execution_id AND execution_id < ?2";
+    execute(connection, forget, (part.lo, end)).map_err(failure)?;
+    Ok(if next.is_some() {
+        Step::More
+    } else {
+        Step::Done
+    })
+}
+
+/// Cleans up behind one range; a range that has nothing left is clean.
+pub(super) fn clean(
+    connection: &Connection,
+    now: Timestamp,
+    limit: PageLimit,
+) -> Result<u64, StoreError> {
+    let sql = "SELECT lo, hi FROM retention_range WHERE cleaned_at IS NULL ORDER BY lo";
+    let ranges = all(connection, sql, [], |cells| {
+        let mut row = Reader::new(&EXECUTION, cells);
+        Ok((row.take::<i64>()?, row.take::<i64>()?))
+    })?;
+    for (lo, hi) in ranges {
+        let mut gone = 0;
+        let events = "DELETE FROM event WHERE position IN (
+            SELECT position FROM event WHERE ?1 <= execution_id AND execution_id < ?2 LIMIT ?3
+        )";
+        gone += execute(connection, events, (lo, hi, limit.get())).map_err(failure)?;
+        for (table, column) in CLEANED {
+            // Not all tables have row ids, so the rows of so many executions go.
+            let sql = format!(
+                "DELETE FROM {table} WHERE {column} IN (
+                     SELECT {column} FROM {table} WHERE ?1 <= {column} AND {column} < ?2 LIMIT ?3
+                 )"
+            );
+            gone += execute(connection, &sql, (lo, hi, limit.get())).map_err(failure)?;
+        }
+        if gone > 0 {
+            return Ok(u64::try_from(gone).unwrap_or(u64::MAX));
+        }
+        let sql = "UPDATE retention_range SET cleaned_at = ?2 WHERE lo = ?1";
+        execute(connection, sql, (lo, micros(now))).map_err(failure)?;
+    }
+    Ok(0)
+}

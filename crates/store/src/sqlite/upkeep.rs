@@ -1,0 +1,216 @@
+//! What is old, and how the file stands.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use noetl_types::limits::PageLimit;
+use noetl_types::{ExecutionId, Text, Timestamp};
+use rusqlite::backup::Backup;
+use rusqlite::{Connection, OpenFlags};
+
+use super::bind::{all, execute, failure, first, micros};
+use super::writer::Durability;
+use super::{SqliteStore, retention, stream};
+use crate::error::StoreError;
+use crate::model::{EnabledOutlets, LogPart, OldPart, Pinned, StoreFacts};
+use crate::row::{self, EXECUTION, Reader};
+use crate::upkeep::Upkeep;
+
+const OLD_COMMANDS: &str = "SELECT '', count(*) FROM command WHERE completed_at < ?1";
+
+const PURGE_COMMANDS: &str = "DELETE FROM command WHERE command_id IN (
+        SELECT command_id FROM command WHERE completed_at < ?1
+        ORDER BY completed_at, command_id LIMIT ?2
+    )";
+
+const OLD_RUNTIMES: &str = "SELECT '', count(*) FROM runtime
+    WHERE kind = 'worker_pool' AND heartbeat < ?1";
+
+const PURGE_RUNTIMES: &str = "DELETE FROM runtime WHERE runtime_id IN (
+        SELECT runtime_id FROM runtime WHERE kind = 'worker_pool' AND heartbeat < ?1
+        ORDER BY name LIMIT ?2
+    )";
+
+const ROWS: &str = "SELECT 'execution', count(*) FROM execution
+    UNION ALL SELECT 'event', coalesce(sum(version), 0) FROM execution
+    UNION ALL SELECT 'command', count(*) FROM command
+    UNION ALL SELECT 'outbox', count(*) FROM outbox
+    UNION ALL SELECT 'result_store', count(*) FROM result_store";
+
+/// Pages that are copied before others get their turn.
+const BACKUP_PAGES: i32 = 1_000;
+
+impl SqliteStore {
+    async fn number(&self, sql: &'static str, before: Timestamp) -> Result<u64, StoreError> {
+        self.readers
+            .run(move |connection| {
+                let found = first(connection, sql, [micros(before)], row::count_of::<Text>)?;
+                Ok(found.map_or(0, |(_, count)| count))
+            })
+            .await
+    }
+
+    async fn purge(
+        &self,
+        sql: &'static str,
+        before: Timestamp,
+        limit: PageLimit,
+    ) -> Result<u64, StoreError> {
+        self.writer
+            .run(Durability::Forgettable, move |connection| {
+                let params = (micros(before), limit.get());
+                let gone = execute(connection, sql, params).map_err(failure)?;
+                Ok(u64::try_from(gone).unwrap_or(u64::MAX))
+            })
+            .await
+    }
+}
+
+fn facts(connection: &Connection) -> Result<StoreFacts, StoreError> {
+    let counts = all(connection, ROWS, [], row::count_of)?;
+    let counts: BTreeMap<Text, u64> = counts.into_iter().collect();
+    let of = |table: &str| counts.get(table).copied().unwrap_or_default();
+    let tables = ["execution", "event", "command", "outbox", "result_store"];
+    let number = |sql: &str| {
+        let found = first(connection, sql, [], row::count_of::<Text>)?;
+        Ok::<_, StoreError>(found.map_or(0, |(_, number)| number))
+    };
+    let pages = number("SELECT '', page_count FROM pragma_page_count")?;
+    let page = number("SELECT '', page_size FROM pragma_page_size")?;
+    let version = number("SELECT '', coalesce(max(version), 0) FROM schema_migration")?;
+    Ok(StoreFacts {
+        backend: "sqlite",
+        schema_version: i64::try_from(version).unwrap_or(i64::MAX),
+        log_epoch: stream::log_epoch(connection)?,
+        bytes: pages.saturating_mul(page),
+        rows: tables.into_iter().map(|table| (table, of(table))).collect(),
+    })
+}
+
+fn integrity(connection: &Connection) -> Result<Vec<String>, StoreError> {
+    let found = all(connection, "PRAGMA integrity_check", [], |cells| {
+        Reader::new(&EXECUTION, cells).take::<Text>()
+    })?;
+    let found = found.into_iter().map(|text| text.to_string());
+    Ok(found.filter(|text| text != "ok").collect())
+}
+
+/// Copies the file page by page; what is written meanwhile is in the copy too.
+fn backup(from: &Path, to: &Path) -> Result<(), StoreError> {
+    if to.exists() {
+        let text = format!("{} is there already", to.display());
+        return Err(StoreError::fatal(text));
+    }
+    let source =
+        Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(failure)?;
+    let mut copy = Connection::open(to).map_err(failure)?;
+    let backup = Backup::new(&source, &mut copy).map_err(failure)?;
+    let copied = backup.run_to_completion(BACKUP_PAGES, Duration::from_millis(1), None);
+    copied.map_err(failure)
+}
+
+#[async_trait]
+impl Upkeep for SqliteStore {
+    async fn keep_months(&self, _now: Timestamp, _ahead: u32) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn months_until(&self) -> Result<Option<Timestamp>, StoreError> {
+        Ok(None)
+    }
+
+    async fn clock(&self) -> Result<Option<Timestamp>, StoreError> {
+        Ok(None)
+    }
+
+    async fn old_parts(
+        &self,
+        before: Timestamp,
+        outlets: &EnabledOutlets,
+    ) -> Result<Vec<OldPart>, StoreError> {
+        let outlets = outlets.clone();
+        self.readers
+            .run(move |connection| retention::old_parts(connection, before, &outlets))
+            .await
+    }
+
+    /// In steps of some hundred executions, so that nobody waits for the writer for long.
+    async fn drop_part(
+        &self,
+        part: &LogPart,
+        outlets: &EnabledOutlets,
+        now: Timestamp,
+    ) -> Result<Option<Pinned>, StoreError> {
+        loop {
+            let (part, outlets) = (part.clone(), outlets.clone());
+            let step = self
+                .writer
+                .run(Durability::Synced, move |connection| {
+                    retention::drop_some(connection, &part, &outlets, now)
+                })
+                .await?;
+            match step {
+                retention::Step::More => {}
+                retention::Step::Done => return Ok(None),
+                retention::Step::Pinned(pinned) => return Ok(Some(pinned)),
+            }
+        }
+    }
+
+    async fn clean_dropped(&self, now: Timestamp, limit: PageLimit) -> Result<u64, StoreError> {
+        self.writer
+            .run(Durability::Forgettable, move |connection| {
+                retention::clean(connection, now, limit)
+            })
+            .await
+    }
+
+    async fn old_commands(&self, before: Timestamp) -> Result<u64, StoreError> {
+        self.number(OLD_COMMANDS, before).await
+    }
+
+    async fn purge_commands(&self, before: Timestamp, limit: PageLimit) -> Result<u64, StoreError> {
+        self.purge(PURGE_COMMANDS, before, limit).await
+    }
+
+    async fn old_runtimes(&self, before: Timestamp) -> Result<u64, StoreError> {
+        self.number(OLD_RUNTIMES, before).await
+    }
+
+    async fn purge_runtimes(&self, before: Timestamp, limit: PageLimit) -> Result<u64, StoreError> {
+        self.purge(PURGE_RUNTIMES, before, limit).await
+    }
+
+    async fn facts(&self) -> Result<StoreFacts, StoreError> {
+        self.readers.run(facts).await
+    }
+
+    async fn integrity(&self) -> Result<Vec<String>, StoreError> {
+        self.readers.run(integrity).await
+    }
+
+    async fn execution_ids(
+        &self,
+        after: Option<ExecutionId>,
+        limit: PageLimit,
+    ) -> Result<Vec<ExecutionId>, StoreError> {
+        self.readers
+            .run(move |connection| {
+                let sql = "SELECT execution_id FROM execution
+                    WHERE ?1 IS NULL OR execution_id > ?1 ORDER BY execution_id LIMIT ?2";
+                let params = (after.map(ExecutionId::get), limit.get());
+                all(connection, sql, params, |cells| {
+                    Reader::new(&EXECUTION, cells).take()
+                })
+            })
+            .await
+    }
+
+    async fn backup(&self, to: &Path) -> Result<(), StoreError> {
+        let (from, to): (PathBuf, PathBuf) = (self.path.clone(), to.to_owned());
+        let copy = tokio::task::spawn_blocking(move || backup(&from, &to));
+        copy.await.map_err(StoreError::fatal)?
+    }
+}
