@@ -4,7 +4,7 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    check, completions, config, explain, graph, outbox, retention, run, schema, serve, worker,
+    check, completions, config, db, explain, graph, outbox, retention, run, schema, serve, worker,
 };
 use crate::exit::Exit;
 
@@ -81,6 +81,7 @@ pub(crate) enum Command {
     Worker(worker::WorkerArgs),
     Outbox(outbox::OutboxArgs),
     Retention(retention::RetentionArgs),
+    Db(db::DbArgs),
     Config(config::ConfigArgs),
     Completions(completions::CompletionsArgs),
 }

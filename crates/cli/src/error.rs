@@ -59,10 +59,10 @@ pub(crate) enum Error {
     Host(#[from] HostError),
     /// A server did not do what an operator asked.
     #[error("{source}")]
-    Platform {
-        url: String,
-        source: ApiError,
-    },
+    Platform { url: String, source: ApiError },
+    /// A database did not do what an operator asked.
+    #[error("{}", crate::roles::causes(.0))]
+    Store(#[source] noetl_store::StoreError),
     /// Something that cannot be taken back needs a word of the user.
     #[error("this cannot be taken back, and nobody is there to ask")]
     NotAgreed,
@@ -109,7 +109,7 @@ impl Error {
                 Some("list every code with: noetl explain".to_owned())
             }
             Self::UnknownCode { near, .. } => Some(format!("did you mean {}?", near.join(" or "))),
-            Self::Write(_) => None,
+            Self::Write(_) | Self::Store(_) => None,
         }
     }
 
@@ -134,6 +134,7 @@ impl Error {
             | Self::NotText { .. }
             | Self::TooMany { .. }
             | Self::NoGraph { .. }
+            | Self::Store(_)
             | Self::Write(_) => Exit::Failed,
         }
     }

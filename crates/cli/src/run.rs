@@ -8,7 +8,7 @@ use clap::error::ErrorKind;
 
 use crate::args::{Color, Command, CommandLine};
 use crate::commands::{
-    check, completions, config, explain, graph, outbox, retention, run as play, schema, serve,
+    check, completions, config, db, explain, graph, outbox, retention, run as play, schema, serve,
     worker,
 };
 use crate::error::Error;
@@ -47,6 +47,7 @@ fn dispatch(line: &CommandLine, io: &mut Io<'_>) -> Result<Exit, Error> {
     match &line.command {
         Command::Run(args) => play::run(args, quiet, io),
         Command::Outbox(args) => outbox::run(args, io),
+        Command::Db(args) => db::run(args, io),
         Command::Retention(args) => retention::run(args, io),
         Command::Dev(args) => serve::run(&args.settings.given, serve::Work::Here, io),
         Command::Server(args) => serve::run(&args.settings.given, serve::Work::Elsewhere, io),

@@ -118,7 +118,11 @@ fn discard(args: &DiscardArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
 
 fn tell(changed: u64, asked: usize, what: &str, io: &mut Io<'_>) -> Result<Exit, Error> {
     writeln!(io.out, "{changed} of {asked} rows were dead and are {what}")?;
-    Ok(if changed == 0 { Exit::NotFound } else { Exit::Ok })
+    Ok(if changed == 0 {
+        Exit::NotFound
+    } else {
+        Exit::Ok
+    })
 }
 
 fn list(status: Option<&str>, page: &Page, io: &mut Io<'_>) -> Result<Exit, Error> {

@@ -100,9 +100,7 @@ fn write(answer: &PurgeAnswer, windows: &Windows, io: &mut Io<'_>) -> Result<(),
         return write_json(answer, io);
     }
     let did = if answer.dry_run { "would go" } else { "gone" };
-    let row = |what: &str, count: String, note: &str| {
-        vec![what.to_owned(), count, note.to_owned()]
-    };
+    let row = |what: &str, count: String, note: &str| vec![what.to_owned(), count, note.to_owned()];
     let mut rows = vec![
         row("commands", answer.commands_purged.to_string(), did),
         row("workers", answer.runtime_purged.to_string(), did),

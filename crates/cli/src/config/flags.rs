@@ -41,6 +41,7 @@ role!(Run, "The flags of `noetl run`.");
 role!(Dev, "The flags of `noetl dev`.");
 role!(Server, "The flags of `noetl server`.");
 role!(Worker, "The flags of `noetl worker`.");
+role!(Database, "The flags of `noetl db`.");
 role!(Operator, "The flags of commands that ask a server.");
 
 const HEADING: &str = "Settings";

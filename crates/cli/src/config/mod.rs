@@ -17,7 +17,7 @@ mod tests;
 use std::path::PathBuf;
 
 pub(crate) use error::ConfigError;
-pub(crate) use flags::{Dev, Flags, Operator, Run, Server, Worker};
+pub(crate) use flags::{Database, Dev, Flags, Operator, Run, Server, Worker};
 pub(crate) use load::{Config, Given, Origin};
 pub(crate) use setting::Default as SettingDefault;
 
@@ -34,6 +34,8 @@ pub(crate) enum Role {
     Worker,
     /// A command that asks a server
     Operator,
+    /// `noetl db`
+    Database,
 }
 
 /// Where logs are kept.

@@ -9,7 +9,7 @@ use noetl_types::{MachineId, PoolName, WorkerId};
 use super::setting::{AnySetting, Setting};
 use super::{LogFormat, Role, StoreChoice, read};
 
-const EMBEDDED: &[Role] = &[Role::Run, Role::Dev, Role::Server];
+const EMBEDDED: &[Role] = &[Role::Run, Role::Dev, Role::Server, Role::Database];
 const LISTENING: &[Role] = &[Role::Dev, Role::Server];
 const WORKING: &[Role] = &[Role::Worker, Role::Dev, Role::Run];
 const LASTING: &[Role] = &[Role::Dev, Role::Server, Role::Worker];

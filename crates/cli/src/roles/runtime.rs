@@ -9,8 +9,8 @@ use noetl_types::{Millis, Text};
 use super::error::StartError;
 use crate::config::table::{
     AUTO_PURGE, CLASSIC_CLAIM_MAX, COMMAND_LEASE, INTERNAL_TOKEN, MACHINE_ID, OFFLINE_AFTER,
-    OUTBOX, OUTBOX_KEEP, OUTBOX_LEASE, OUTBOX_MAX_ATTEMPTS, PUBLIC_URL, SERVER_NAME, SHARD_COUNT,
-    SHARD_INDEX, SNAPSHOT_EVERY,
+    OUTBOX, OUTBOX_KEEP, OUTBOX_LEASE, OUTBOX_MAX_ATTEMPTS, PARTITIONS_AHEAD, PUBLIC_URL,
+    SERVER_NAME, SHARD_COUNT, SHARD_INDEX, SNAPSHOT_EVERY,
 };
 use crate::config::{Config, ConfigError};
 
@@ -42,6 +42,7 @@ fn settings(config: &Config, url: Option<&str>) -> Result<Settings, ConfigError>
         shard_count: config.value(&SHARD_COUNT)?,
         shard_index: config.value(&SHARD_INDEX)?,
         snapshot_every: config.value(&SNAPSHOT_EVERY)?,
+        partitions_ahead: config.value(&PARTITIONS_AHEAD)?,
         // Rows that nobody can claim would only pile up: in a run without a server, and in a server
         // whose internal API is closed.
         outbox: is_server && config.get(&OUTBOX)?.unwrap_or(has_token),

@@ -52,6 +52,7 @@ const READ_OR_WORK: Access = Access::AnyOf(&[Scope::ExecRead, Scope::Worker]);
 
 const OUTBOX: Access = Access::Internal(Scope::InternalOutbox);
 const PROJECT: Access = Access::Internal(Scope::InternalProject);
+const RETENTION: Access = Access::Internal(Scope::InternalRetention);
 const PLATFORM: Access = Access::Internal(Scope::Admin);
 
 const METRICS_READ: Access = Access::AnyOf(&[Scope::MetricsRead]);
@@ -297,6 +298,7 @@ fn internal_routes(routes: Routes) -> Routes {
         )
         .with_usual_body()
         .add(PROJECT, POST, paths::PROJECTION_ADVANCE, internal::advance)
+        .add(RETENTION, POST, paths::CLEANUP_PURGE, internal::purge)
 }
 
 /// What is known by name and not done here yet.

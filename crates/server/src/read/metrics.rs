@@ -44,7 +44,7 @@ const fn gauge(name: &'static str, help: &'static str) -> Metric {
 }
 
 /// Every metric, in the order in which they are written.
-pub static METRICS: [Metric; 10] = [
+pub static METRICS: [Metric; 11] = [
     BUILD,
     EXECUTIONS,
     COMMANDS,
@@ -55,6 +55,7 @@ pub static METRICS: [Metric; 10] = [
     ADVANCED,
     MATERIALIZED,
     PURGED,
+    AHEAD,
 ];
 
 const BUILD: Metric = gauge("noetl_build_info", "What runs here");
@@ -82,6 +83,14 @@ const PURGED: Metric = counter(
     "noetl_cleanup_rows_purged_total",
     "What retention dropped: rows, or of events whole parts, by table",
 );
+const AHEAD: Metric = gauge(
+    "noetl_partitions_ahead_days",
+    "Days for which there is room in the log",
+);
+
+/// Milliseconds of a day.
+const DAY_MS: u64 = 86_400_000;
+
 /// Labels of a sample.
 type Labels<'l> = &'l [(&'l str, &'l str)];
 
@@ -158,6 +167,9 @@ impl Runtime {
             .oldest_unpublished
             .map_or(0, |oldest| now.since(oldest).as_ms());
         page.one(&OLDEST, age / 1000);
+        if let Some(until) = self.store().months_until().await? {
+            page.one(&AHEAD, until.since(now).as_ms() / DAY_MS);
+        }
         Ok(())
     }
 

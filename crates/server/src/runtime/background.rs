@@ -40,6 +40,9 @@ impl Core {
         self.tasks.spawn(async move { core.ring_for_ever().await });
         let core = Arc::clone(self);
         self.tasks.spawn(async move { core.tidy_for_ever().await });
+        let core = Arc::clone(self);
+        self.tasks
+            .spawn(async move { core.look_after_store().await });
     }
 
     /// Starts what tells others, and what hears them.

@@ -19,6 +19,7 @@ mod outbox;
 mod outcome;
 mod platform;
 mod project;
+mod purge;
 mod repeat;
 mod reports;
 mod results;
@@ -27,6 +28,7 @@ mod signals;
 mod start;
 mod steer;
 mod tally;
+mod upkeep;
 mod worker_api;
 
 use std::sync::Arc;
@@ -59,6 +61,8 @@ use outcome::Outcome;
 pub use settings::Settings;
 pub(crate) use start::catalog_key;
 pub(crate) use tally::Tally;
+use upkeep::Worries;
+pub(crate) use upkeep::Worry;
 
 /// Drives executions on a store. A clone is another handle of the same.
 #[derive(Clone)]
@@ -83,6 +87,7 @@ struct Core {
     opened_at: Timestamp,
     alarms: Alarms,
     tally: Tally,
+    worries: Worries,
     /// The way to other processes, where there is one.
     messaging: Option<Messaging>,
     tasks: TaskTracker,
@@ -131,6 +136,7 @@ impl Runtime {
             opened_at: now,
             alarms: Alarms::default(),
             tally: Tally::default(),
+            worries: Worries::default(),
             messaging,
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
@@ -173,6 +179,11 @@ impl Runtime {
     /// What it has counted.
     pub(crate) fn tally(&self) -> &Tally {
         &self.core.tally
+    }
+
+    /// What is not as it should be with the store.
+    pub(crate) fn worries(&self) -> Vec<Worry> {
+        self.core.worries.all()
     }
 
     /// The time.

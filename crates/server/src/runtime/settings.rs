@@ -27,6 +27,8 @@ pub struct Settings {
     pub cached_executions: usize,
     /// How many events a log grows by, at least, before its state is stored beside it.
     pub snapshot_every: u32,
+    /// Months of the log that are prepared ahead of time, where it has months.
+    pub partitions_ahead: u32,
     /// Whether each event gets a row of the outbox, for publishers to take.
     pub outbox: bool,
     /// How long a row of the outbox is a publisher's.
@@ -60,6 +62,7 @@ impl Default for Settings {
             shard_index: 0,
             cached_executions: 20_000,
             snapshot_every: 500,
+            partitions_ahead: 3,
             outbox: false,
             outbox_lease: Millis::from_secs(60),
             outbox_max_attempts: 20,

@@ -2,12 +2,13 @@
 
 use axum::extract::State;
 use noetl_api::internal::{
-    AdvanceAnswer, AdvanceRequest, MaterializeAnswer, ProjectAnswer, ProjectRequest,
+    AdvanceAnswer, AdvanceRequest, MaterializeAnswer, ProjectAnswer, ProjectRequest, PurgeAnswer,
+    PurgeRequest,
 };
 use noetl_types::Json;
 
 use crate::http::answer::Answer;
-use crate::http::body::{JsonBody, JsonListBody};
+use crate::http::body::{JsonBody, JsonBodyOrDefault, JsonListBody};
 use crate::http::failure::Failure;
 use crate::http::routes::App;
 
@@ -33,6 +34,14 @@ pub(in crate::http) async fn advance(
     JsonBody(request): JsonBody<AdvanceRequest>,
 ) -> Result<Answer<AdvanceAnswer>, Failure> {
     Ok(Answer(app.runtime.advance(request).await?))
+}
+
+/// Drops what is old.
+pub(in crate::http) async fn purge(
+    State(app): State<App>,
+    JsonBodyOrDefault(request): JsonBodyOrDefault<PurgeRequest>,
+) -> Result<Answer<PurgeAnswer>, Failure> {
+    Ok(Answer(app.runtime.purge(request).await?))
 }
 
 /// The cells that there are: none, since nothing configures one.

@@ -78,8 +78,6 @@ impl Shelter {
 /// Does the same on every store.
 pub(super) async fn on_every_store(test: impl AsyncFn(&Shelter)) {
     test(&Shelter::memory()).await;
-    if std::env::var("ALL").is_ok() {
-        test(&Shelter::sqlite()).await;
-        test(&Shelter::postgres().await).await;
-    }
+    test(&Shelter::sqlite()).await;
+    test(&Shelter::postgres().await).await;
 }

@@ -24,6 +24,7 @@ const ROUTES: &[(&str, &str)] = &[
     ("POST", "/api/internal/events/project"),
     ("POST", "/api/internal/events/materialize"),
     ("POST", "/api/internal/projection/advance"),
+    ("POST", "/api/internal/cleanup/purge"),
     ("GET", "/api/internal/cells"),
     ("POST", "/api/internal/ingress/orders"),
     ("POST", "/api/internal/container-callback/7/build"),

@@ -6,6 +6,7 @@ mod catalog;
 mod catalog_lists;
 mod classic;
 mod internal;
+mod purge;
 mod reading;
 mod routes;
 mod socket;
