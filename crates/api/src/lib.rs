@@ -22,6 +22,7 @@ pub mod query;
 pub mod result;
 pub mod runtime;
 pub mod signal;
+pub mod stream;
 pub mod system;
 pub mod token;
 pub mod vars;

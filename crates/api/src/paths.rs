@@ -166,3 +166,11 @@ pub const SECRET_AUDIT: &str = "/api/internal/secret-audit";
 pub const CROSS_REGION_RESOLVE: &str = "/api/internal/cross-region/resolve";
 /// The cells that there are.
 pub const CELLS: &str = "/api/internal/cells";
+/// Where the stream of all events stands.
+pub const STREAM_STATUS: &str = "/api/stream/status";
+/// The feed of all events.
+pub const STREAM_FEED: &str = "/api/stream/feed";
+/// An event as the stream carries it.
+pub const STREAM_EVENT: &str = "/api/stream/events/{execution_id}/{seq}";
+/// Has the whole log published again.
+pub const STREAM_REBUILD: &str = "/api/internal/stream/rebuild";

@@ -4,7 +4,8 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    check, completions, config, db, explain, graph, outbox, retention, run, schema, serve, worker,
+    check, completions, config, db, explain, graph, outbox, retention, run, schema, serve, stream,
+    worker,
 };
 use crate::exit::Exit;
 
@@ -82,6 +83,7 @@ pub(crate) enum Command {
     Outbox(outbox::OutboxArgs),
     Retention(retention::RetentionArgs),
     Db(db::DbArgs),
+    Stream(stream::StreamArgs),
     Config(config::ConfigArgs),
     Completions(completions::CompletionsArgs),
 }

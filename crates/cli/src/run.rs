@@ -9,7 +9,7 @@ use clap::error::ErrorKind;
 use crate::args::{Color, Command, CommandLine};
 use crate::commands::{
     check, completions, config, db, explain, graph, outbox, retention, run as play, schema, serve,
-    worker,
+    stream, worker,
 };
 use crate::error::Error;
 use crate::exit::Exit;
@@ -52,6 +52,7 @@ fn dispatch(line: &CommandLine, io: &mut Io<'_>) -> Result<Exit, Error> {
         Command::Dev(args) => serve::run(&args.settings.given, serve::Work::Here, io),
         Command::Server(args) => serve::run(&args.settings.given, serve::Work::Elsewhere, io),
         Command::Worker(args) => worker::run(args, io),
+        Command::Stream(args) => stream::run(args, io),
         Command::Config(args) => config::run(args, io),
         Command::Check(args) => check::run(args, quiet, io),
         Command::Graph(args) => graph::run(args, io),

@@ -14,4 +14,4 @@ pub use chance::{Chance, SystemChance};
 pub use clock::{Clock, SystemClock};
 pub use noetl_bus::nats::LinkSettings;
 pub use read::metrics;
-pub use runtime::{NatsSettings, Runtime, RuntimeError, Settings};
+pub use runtime::{NatsSettings, Runtime, RuntimeError, Settings, StreamSettings};

@@ -1,6 +1,6 @@
 //! What people and programs ask of a server.
 
-use noetl_types::{ExecutionId, Text};
+use noetl_types::{ExecutionId, FeedPosition, Text};
 use reqwest::Url;
 use serde::Serialize;
 
@@ -18,6 +18,7 @@ use crate::runtime::Pools;
 use crate::signal::{
     ApprovalList, ApproveAnswer, ApproveRequest, BroadcastAnswer, SignalAnswer, SignalRequest,
 };
+use crate::stream::{FeedAnswer, StreamStatus};
 
 impl Client {
     /// Starts a run.
@@ -125,6 +126,38 @@ impl Client {
     /// The workers, and how busy their pools are.
     pub async fn pools(&self, query: &PoolsQuery) -> Result<Pools, ApiError> {
         self.get(with_query(self.url(paths::POOLS)?, pairs(query)?))
+            .await
+    }
+
+    /// Where the stream of all events stands.
+    pub async fn stream_status(&self) -> Result<StreamStatus, ApiError> {
+        self.get(self.url(paths::STREAM_STATUS)?).await
+    }
+
+    /// The feed of all events behind a place, or from its end where none is given. It waits for
+    /// something new as long as it is told to.
+    pub async fn stream_feed(
+        &self,
+        after: Option<FeedPosition>,
+        limit: u32,
+        wait_ms: u64,
+    ) -> Result<FeedAnswer, ApiError> {
+        let mut pairs = vec![
+            ("limit", limit.to_string()),
+            ("wait_ms", wait_ms.to_string()),
+        ];
+        if let Some(FeedPosition { tx, position }) = after {
+            pairs.push(("after", format!("{tx}.{position}")));
+        }
+        let url = with_query(self.url(paths::STREAM_FEED)?, pairs);
+        let response = self.accepted(self.request(url), wait_ms).await?;
+        self.read(response).await
+    }
+
+    /// Has the whole log published again.
+    pub async fn stream_rebuild(&self) -> Result<StreamStatus, ApiError> {
+        let nothing = serde_json::Map::new();
+        self.post(self.url(paths::STREAM_REBUILD)?, &nothing, 0)
             .await
     }
 

@@ -12,4 +12,5 @@ pub(crate) mod retention;
 pub(crate) mod run;
 pub(crate) mod schema;
 pub(crate) mod serve;
+pub(crate) mod stream;
 pub(crate) mod worker;

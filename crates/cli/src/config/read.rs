@@ -63,6 +63,21 @@ pub(super) fn url(text: &str) -> Result<String, Fault> {
     Ok(text.trim_end_matches('/').to_owned())
 }
 
+/// The address of a NATS server, or several.
+pub(super) fn nats_url(text: &str) -> Result<String, Fault> {
+    for one in text.split(',').map(str::trim) {
+        let rest = one
+            .strip_prefix("nats://")
+            .or_else(|| one.strip_prefix("tls://"))
+            .ok_or_else(|| "it has to begin with nats:// or tls://".to_owned())?;
+        let host = rest.rsplit_once('@').map_or(rest, |(_, host)| host);
+        if host.is_empty() || host.starts_with(':') || one.contains(char::is_whitespace) {
+            return Err("it has to name a host, as in nats://localhost:4222".to_owned());
+        }
+    }
+    Ok(text.to_owned())
+}
+
 pub(super) fn path(text: &str) -> Result<PathBuf, Fault> {
     self::text(text).map(PathBuf::from)
 }

@@ -255,6 +255,90 @@ pub(crate) static EGRESS: Setting<EgressPolicy> = Setting::absent(
     "Private addresses that tools may connect to: host:port, CIDR, or * for all",
 );
 
+pub(crate) static NATS_URL: Setting<String> = Setting::absent(
+    "NOETL_NATS_URL",
+    "none: nobody is told of work by NATS",
+    read::nats_url,
+    "Address of the NATS server: nats:// or tls://, several separated by commas",
+)
+.secret();
+
+pub(crate) static NATS_URL_ALIAS: Setting<String> = Setting::absent(
+    "NATS_URL",
+    "what NOETL_NATS_URL says",
+    read::nats_url,
+    "The same by its other name; NOETL_NATS_URL goes first",
+)
+.secret();
+
+pub(crate) static NATS_USER: Setting<String> =
+    Setting::absent("NATS_USER", "none", read::text, "User at the NATS server");
+
+pub(crate) static NATS_PASSWORD: Setting<String> = Setting::absent(
+    "NATS_PASSWORD",
+    "none",
+    read::text,
+    "Password at the NATS server",
+)
+.secret();
+
+pub(crate) static NATS_TOKEN: Setting<String> = Setting::absent(
+    "NATS_TOKEN",
+    "none",
+    read::text,
+    "Token for the NATS server",
+)
+.secret();
+
+pub(crate) static NATS_BARE_SUBJECT: Setting<bool> = Setting::new(
+    "NOETL_NATS_BARE_SUBJECT",
+    "false",
+    read::flag,
+    "Whether commands of the pool 'shared' are also told on noetl.commands alone",
+);
+
+pub(crate) static STREAM_ENABLED: Setting<bool> = Setting::new(
+    "NOETL_EVENT_STREAM_ENABLED",
+    "false",
+    read::flag,
+    "Whether every event is published to the stream noetl_events",
+);
+
+pub(crate) static STREAM_BATCH: Setting<u32> = Setting::new(
+    "NOETL_EVENT_STREAM_BATCH",
+    "500",
+    read::number::<1, 10_000>,
+    "Events that are published together",
+);
+
+pub(crate) static STREAM_POLL: Setting<u32> = Setting::new(
+    "NOETL_EVENT_STREAM_POLL_MS",
+    "500",
+    read::number::<10, 60_000>,
+    "Milliseconds between two looks for new events when nobody tells of them",
+);
+
+pub(crate) static STREAM_BACKFILL: Setting<bool> = Setting::new(
+    "NOETL_EVENT_STREAM_BACKFILL",
+    "false",
+    read::flag,
+    "Whether a new stream begins with the first event of the log, not with the next one",
+);
+
+pub(crate) static STREAM_DEDUP: Setting<u32> = Setting::new(
+    "NOETL_EVENT_STREAM_DEDUP_SECS",
+    "120",
+    read::number::<1, 86_400>,
+    "Seconds for which a new stream knows a message that it has already",
+);
+
+pub(crate) static STREAM_RETENTION: Setting<u32> = Setting::new(
+    "NOETL_EVENT_STREAM_RETENTION_SECS",
+    "86400",
+    read::number::<60, 31_536_000>,
+    "Seconds for which a new stream keeps a message",
+);
+
 pub(crate) static SERVER_URL: Setting<String> = Setting::new(
     "NOETL_SERVER_URL",
     "http://localhost:8082",
@@ -303,7 +387,7 @@ pub(crate) static HEARTBEAT: Setting<u32> = Setting::new(
 );
 
 /// Every setting, in the order in which they are shown.
-pub(crate) static TABLE: [&dyn AnySetting; 39] = [
+pub(crate) static TABLE: [&dyn AnySetting; 51] = [
     &DATA_DIR,
     &STORE,
     &HOST,
@@ -337,6 +421,18 @@ pub(crate) static TABLE: [&dyn AnySetting; 39] = [
     &LOG,
     &LOG_FORMAT,
     &EGRESS,
+    &NATS_URL,
+    &NATS_URL_ALIAS,
+    &NATS_USER,
+    &NATS_PASSWORD,
+    &NATS_TOKEN,
+    &NATS_BARE_SUBJECT,
+    &STREAM_ENABLED,
+    &STREAM_BATCH,
+    &STREAM_POLL,
+    &STREAM_BACKFILL,
+    &STREAM_DEDUP,
+    &STREAM_RETENTION,
     &SERVER_URL,
     &TOKEN,
     &POOL,

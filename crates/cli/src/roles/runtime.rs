@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use noetl_server::{Runtime, Settings, SystemClock};
+use noetl_server::{LinkSettings, NatsSettings, Runtime, Settings, StreamSettings, SystemClock};
 use noetl_store::Store;
 use noetl_types::{Millis, Text};
 
@@ -11,6 +11,9 @@ use crate::config::table::{
     AUTO_PURGE, CLASSIC_CLAIM_MAX, COMMAND_LEASE, INTERNAL_TOKEN, MACHINE_ID, OFFLINE_AFTER,
     OUTBOX, OUTBOX_KEEP, OUTBOX_LEASE, OUTBOX_MAX_ATTEMPTS, PARTITIONS_AHEAD, PUBLIC_URL,
     SERVER_NAME, SHARD_COUNT, SHARD_INDEX, SNAPSHOT_EVERY,
+    NATS_BARE_SUBJECT, NATS_PASSWORD, NATS_TOKEN,
+    NATS_URL, NATS_URL_ALIAS, NATS_USER, STREAM_BACKFILL, STREAM_BATCH, STREAM_DEDUP, STREAM_ENABLED,
+    STREAM_POLL, STREAM_RETENTION,
 };
 use crate::config::{Config, ConfigError};
 
@@ -51,6 +54,45 @@ fn settings(config: &Config, url: Option<&str>) -> Result<Settings, ConfigError>
         outbox_max_attempts: config.value(&OUTBOX_MAX_ATTEMPTS)?,
         outbox_keep: Millis::from_secs(u64::from(config.value(&OUTBOX_KEEP)?) * 3600),
         auto_purge_days: config.value(&AUTO_PURGE)?,
+        nats: nats(config)?,
         ..Settings::default()
     })
+}
+
+/// How NATS is used, where an address of it is given.
+fn nats(config: &Config) -> Result<Option<NatsSettings>, ConfigError> {
+    let is_streaming = config.value(&STREAM_ENABLED)?;
+    let url = match config.get(&NATS_URL)? {
+        Some(url) => Some(url),
+        None => config.get(&NATS_URL_ALIAS)?,
+    };
+    let Some(url) = url else {
+        if is_streaming {
+            return Err(ConfigError::Invalid {
+                place: STREAM_ENABLED.facts.name.to_owned(),
+                value: Some("true".to_owned()),
+                fault: "it needs a NATS server: set NOETL_NATS_URL".to_owned(),
+            });
+        }
+        return Ok(None);
+    };
+    let password = config.get(&NATS_PASSWORD)?.unwrap_or_default();
+    let user = config.get(&NATS_USER)?.map(|user| (user, password));
+    let stream = StreamSettings {
+        batch: config.value(&STREAM_BATCH)?,
+        poll: Millis::from_ms(config.value(&STREAM_POLL)?.into()),
+        backfill: config.value(&STREAM_BACKFILL)?,
+        duplicate_window: Millis::from_secs(config.value(&STREAM_DEDUP)?.into()),
+        retention: Millis::from_secs(config.value(&STREAM_RETENTION)?.into()),
+    };
+    Ok(Some(NatsSettings {
+        link: LinkSettings {
+            url,
+            user,
+            token: config.get(&NATS_TOKEN)?,
+            name: config.value(&SERVER_NAME)?,
+        },
+        bare_subject: config.value(&NATS_BARE_SUBJECT)?,
+        stream: is_streaming.then_some(stream),
+    }))
 }

@@ -18,7 +18,7 @@ use super::access::{Access, Caller, Rules, Scope, gate};
 use super::failure::Failure;
 use super::handlers::{
     catalog, classic, commands, execute, executions, health, internal, outbox, results, signals,
-    system, vars, workers,
+    stream, system, vars, workers,
 };
 use super::internal::InternalToken;
 use super::settings::HttpSettings;
@@ -80,6 +80,7 @@ pub(super) fn router(
     let routes = steering_routes(routes);
     let routes = catalog_routes(routes);
     let routes = system_routes(routes);
+    let routes = stream_routes(routes);
     let routes = worker_routes(routes);
     let routes = classic_routes(routes);
     let routes = internal_routes(routes);
@@ -229,6 +230,14 @@ fn system_routes(routes: Routes) -> Routes {
             paths::CATALOG_GENERATE_AI,
             system::not_supported,
         )
+}
+
+fn stream_routes(routes: Routes) -> Routes {
+    routes
+        .add(EXEC_READ, GET, paths::STREAM_STATUS, stream::status)
+        .add(EXEC_READ, GET, paths::STREAM_FEED, stream::feed)
+        .add(EXEC_READ, GET, paths::STREAM_EVENT, stream::event)
+        .add(ADMIN, POST, paths::STREAM_REBUILD, stream::rebuild)
 }
 
 fn classic_routes(routes: Routes) -> Routes {

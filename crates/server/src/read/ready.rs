@@ -23,11 +23,17 @@ impl Runtime {
         for worry in self.worries() {
             ready = ready.and(worry.what, worry.health, Err(worry.reason));
         }
-        match self.messaging_trouble() {
-            // Everything goes on without it, a little later.
-            Some(nats) => ready.and("nats", Health::Degraded, nats),
-            None => ready,
-        }
+        // Everything goes on without these, a little later.
+        let beside = [
+            ("nats", self.messaging_trouble()),
+            ("stream", self.stream_health()),
+        ];
+        beside
+            .into_iter()
+            .fold(ready, |ready, (name, found)| match found {
+                Some(found) => ready.and(name, Health::Degraded, found),
+                None => ready,
+            })
     }
 
     async fn store_answers(&self) -> Result<(), Text> {

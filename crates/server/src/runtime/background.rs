@@ -55,6 +55,15 @@ impl Core {
             .spawn(async move { core.repeat_for_ever().await });
         let core = Arc::clone(self);
         self.tasks.spawn(async move { core.hear_for_ever().await });
+        if self
+            .messaging
+            .as_ref()
+            .is_some_and(|messaging| messaging.streaming.is_some())
+        {
+            let core = Arc::clone(self);
+            self.tasks
+                .spawn(async move { core.stream_for_ever().await });
+        }
     }
 
     /// Forgets what was kept for a while.

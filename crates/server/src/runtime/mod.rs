@@ -29,6 +29,7 @@ mod start;
 mod steer;
 mod tally;
 mod upkeep;
+mod stream;
 mod worker_api;
 
 use std::sync::Arc;
@@ -42,6 +43,7 @@ use noetl_store::{
 };
 use noetl_types::id::Id;
 use noetl_types::{CatalogId, ErrorCode, ExecutionId, TenantId, Text, Timestamp, Version};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -63,6 +65,7 @@ pub(crate) use start::catalog_key;
 pub(crate) use tally::Tally;
 use upkeep::Worries;
 pub(crate) use upkeep::Worry;
+pub use stream::StreamSettings;
 
 /// Drives executions on a store. A clone is another handle of the same.
 #[derive(Clone)]
@@ -90,6 +93,10 @@ struct Core {
     worries: Worries,
     /// The way to other processes, where there is one.
     messaging: Option<Messaging>,
+    /// Changes with every append of this process.
+    appended: watch::Sender<u64>,
+    /// What this process is called among servers.
+    instance: Text,
     tasks: TaskTracker,
     shutdown: CancellationToken,
 }
@@ -112,9 +119,15 @@ impl Runtime {
         settings: Settings,
     ) -> Result<Self, RuntimeError> {
         let instance = u64::from_be_bytes(entropy::bytes(&*chance));
-        let owner = format!("{}-{instance:016x}", settings.server_name);
+        let instance = Text::from(format!("{}-{instance:016x}", settings.server_name));
         let now = clock.now();
-        let ids = Ids::lease(Arc::clone(&store), owner.into(), settings.machine_id, now).await?;
+        let ids = Ids::lease(
+            Arc::clone(&store),
+            instance.clone(),
+            settings.machine_id,
+            now,
+        )
+        .await?;
         let (messaging, notices) = match &settings.nats {
             Some(nats) => Messaging::open(nats)
                 .await
@@ -138,6 +151,8 @@ impl Runtime {
             tally: Tally::default(),
             worries: Worries::default(),
             messaging,
+            appended: watch::Sender::new(0),
+            instance,
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
         });

@@ -10,6 +10,7 @@ pub(super) mod internal;
 pub(super) mod outbox;
 pub(super) mod results;
 pub(super) mod signals;
+pub(super) mod stream;
 pub(super) mod system;
 pub(super) mod vars;
 pub(super) mod workers;

@@ -89,6 +89,10 @@ const ROUTES: &[(&str, &str)] = &[
     ("POST", "/api/worker/pool/deregister"),
     ("DELETE", "/api/worker/pool/deregister"),
     ("GET", "/api/worker/pools"),
+    ("GET", "/api/stream/status"),
+    ("GET", "/api/stream/feed"),
+    ("GET", "/api/stream/events/7000000000000000000/1"),
+    ("POST", "/api/internal/stream/rebuild"),
 ];
 
 fn method(name: &str) -> Method {

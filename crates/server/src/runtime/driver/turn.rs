@@ -482,6 +482,8 @@ impl Draft {
         core.alarms.set(execution_id, self.armed);
         core.run_errands(execution_id, self.beyond.into_owed());
         core.followers.tell(execution_id, version, outcome.clone());
+        core.appended
+            .send_modify(|count| *count = count.wrapping_add(1));
         for (index, decided) in self.decided.into_iter().enumerate() {
             let reply = Reply {
                 before: None,

@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 pub(super) use notify::Notice;
 
 use super::error::RuntimeError;
+use super::stream::{StreamSettings, Streaming};
 
 /// The stream of wake-ups. What is an hour old wakes nobody: the store has it.
 pub(super) const COMMANDS: StreamPlan = StreamPlan {
@@ -35,6 +36,8 @@ pub struct NatsSettings {
     /// Whether the commands of the pool `shared` are also told on the bare subject, for workers that
     /// listen nowhere else.
     pub bare_subject: bool,
+    /// How the log is streamed; not at all where absent.
+    pub stream: Option<StreamSettings>,
 }
 
 /// The way to others.
@@ -42,6 +45,8 @@ pub(super) struct Messaging {
     link: Link,
     bare_subject: bool,
     notices: mpsc::Sender<Notice>,
+    /// The stream of the log, where it is on.
+    pub(super) streaming: Option<Streaming>,
 }
 
 impl Messaging {
@@ -57,6 +62,7 @@ impl Messaging {
             link,
             bare_subject: settings.bare_subject,
             notices,
+            streaming: settings.stream.clone().map(Streaming::new),
         };
         Ok((messaging, waiting))
     }

@@ -136,11 +136,11 @@ impl Core {
                 () = self.shutdown.cancelled() => return,
                 count = notices.recv_many(&mut batch, TOGETHER) => if count == 0 { return },
             }
-            self.send(batch, &mut seen).await;
+            self.send_notices(batch, &mut seen).await;
         }
     }
 
-    async fn send(&self, batch: Vec<Notice>, seen: &mut Option<u64>) {
+    async fn send_notices(&self, batch: Vec<Notice>, seen: &mut Option<u64>) {
         let Some(messaging) = &self.messaging else {
             return;
         };

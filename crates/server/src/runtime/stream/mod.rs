@@ -1,0 +1,177 @@
+//! The log goes out as a stream of messages.
+//!
+//! Every server has the task, and one at a time publishes: whoever holds the lease of the cursor. It
+//! reads the feed of the store, which no late commit can change, publishes what is there, waits until
+//! all of it is acknowledged, and moves the cursor. So a crash repeats messages and skips none, and
+//! whatever the broker loses is published again from the log.
+
+mod facts;
+mod publisher;
+mod reconcile;
+mod status;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use noetl_bus::nats::{NatsError, StreamPlan};
+use noetl_store::StoreError;
+use noetl_types::Millis;
+
+pub(super) use facts::Facts;
+
+use super::error::causes;
+use super::{Core, entropy};
+use publisher::Publisher;
+
+/// The name of the cursor.
+const CURSOR: &str = "event_stream_tailer";
+
+/// The stream at the broker.
+const STREAM: &str = "noetl_events";
+
+/// For how long one server is the publisher unless it says that it lives; a third of it passes
+/// between two such signs.
+const LEASE: Millis = Millis::from_secs(15);
+const RENEW: Millis = Millis::from_secs(5);
+
+/// How the log is streamed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamSettings {
+    /// Events that are published together.
+    pub batch: u32,
+    /// How often the log is looked at when nobody says that it has grown.
+    pub poll: Millis,
+    /// Whether a new stream begins with the first event rather than with the next one.
+    pub backfill: bool,
+    /// For how long the broker knows a message that it has already.
+    pub duplicate_window: Millis,
+    /// How long the broker keeps a message.
+    pub retention: Millis,
+}
+
+impl Default for StreamSettings {
+    fn default() -> Self {
+        Self {
+            batch: 500,
+            poll: Millis::from_ms(500),
+            backfill: false,
+            duplicate_window: Millis::from_secs(120),
+            retention: Millis::from_days(1),
+        }
+    }
+}
+
+impl StreamSettings {
+    fn plan(&self) -> StreamPlan {
+        StreamPlan {
+            name: STREAM,
+            subjects: &["noetl.events.>"],
+            max_age: Duration::from_millis(self.retention.as_ms()),
+            duplicate_window: Duration::from_millis(self.duplicate_window.as_ms()),
+        }
+    }
+}
+
+/// The stream of a server.
+pub(super) struct Streaming {
+    pub(super) settings: StreamSettings,
+    pub(super) facts: Facts,
+}
+
+impl Streaming {
+    pub(super) fn new(settings: StreamSettings) -> Self {
+        Self {
+            settings,
+            facts: Facts::default(),
+        }
+    }
+}
+
+/// Why publishing stops for now. All of it is tried again.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error("the store: {}", causes(.0))]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Nats(#[from] NatsError),
+    #[error("the NATS server cannot be reached")]
+    NoConnection,
+    #[error("the broker takes a message for one that it no longer has, until it forgets its id")]
+    Remembered,
+    #[error("no ids can be made now")]
+    NoIds,
+}
+
+/// How a turn at publishing ended.
+enum Turn {
+    /// Somebody else publishes.
+    Held,
+    /// The cursor or the stream is not what it was: look again.
+    Changed,
+    /// The process ends.
+    Over,
+}
+
+impl Core {
+    /// Publishes the log, for as long as the process lives. Whatever goes wrong, even a mistake in the
+    /// code, is told and tried again.
+    pub(super) async fn stream_for_ever(self: Arc<Self>) {
+        loop {
+            let core = Arc::clone(&self);
+            match tokio::spawn(async move { core.take_turns_at_streaming().await }).await {
+                Ok(()) => return,
+                Err(error) => {
+                    tracing::error!(%error, "the stream of events broke off");
+                    if let Some(streaming) = self.streaming() {
+                        streaming
+                            .facts
+                            .troubled("it broke off and begins again".into());
+                    }
+                }
+            }
+            if !self.pause(Duration::from_secs(1)).await {
+                return;
+            }
+        }
+    }
+
+    fn streaming(&self) -> Option<&Streaming> {
+        self.messaging.as_ref()?.streaming.as_ref()
+    }
+
+    async fn take_turns_at_streaming(&self) {
+        let (Some(messaging), Some(streaming)) = (&self.messaging, self.streaming()) else {
+            return;
+        };
+        let mut link = messaging.link().clone();
+        let mut tries = 0;
+        loop {
+            let turn = Publisher::take_turn(self, messaging.link(), streaming).await;
+            let wait = match turn {
+                Ok(Turn::Over) => return,
+                Ok(Turn::Changed) => {
+                    tries = 0;
+                    Duration::ZERO
+                }
+                Ok(Turn::Held) => {
+                    tries = 0;
+                    Duration::from_millis(RENEW.as_ms())
+                }
+                Err(trouble) => {
+                    if streaming.facts.troubled(trouble.to_string().into()) {
+                        tracing::warn!(%trouble, "the stream of events falls behind");
+                    }
+                    tries += 1;
+                    entropy::backoff(&*self.chance, tries)
+                }
+            };
+            tokio::select! {
+                biased;
+                () = self.shutdown.cancelled() => return,
+                () = tokio::time::sleep(wait) => {}
+                // A connection that comes back need not be waited for.
+                () = link.changed() => {}
+            }
+        }
+    }
+}

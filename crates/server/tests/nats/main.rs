@@ -1,0 +1,12 @@
+//! Servers and a real NATS server: wake-ups, and the stream of the log.
+
+#![expect(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+mod house;
+mod outside;
+mod stream;
+mod wake;
