@@ -237,7 +237,7 @@ fn stream_routes(routes: Routes) -> Routes {
         .add(EXEC_READ, GET, paths::STREAM_STATUS, stream::status)
         .add(EXEC_READ, GET, paths::STREAM_FEED, stream::feed)
         .add(EXEC_READ, GET, paths::STREAM_EVENT, stream::event)
-        .add(ADMIN, POST, paths::STREAM_REBUILD, stream::rebuild)
+        .add(PLATFORM, POST, paths::STREAM_REBUILD, stream::rebuild)
 }
 
 fn classic_routes(routes: Routes) -> Routes {

@@ -6,6 +6,7 @@ use noetl_types::{ErrorCode, Millis, Text, Timestamp};
 
 use super::Runtime;
 use super::error::RuntimeError;
+use super::stream::CURSOR;
 
 /// Days that commands are kept which have ended, where the caller does not say.
 const COMMAND_DAYS: i64 = 7;
@@ -31,7 +32,7 @@ impl Runtime {
             outbox_before: Some(now.saturating_sub(self.settings().outbox_keep)),
             outlets: EnabledOutlets {
                 outbox: self.settings().outbox,
-                streams: Vec::new(),
+                streams: self.streams(),
             },
             now,
             dry_run: request.dry_run,
@@ -60,6 +61,15 @@ impl Runtime {
             dry_run: request.dry_run,
             skipped,
         })
+    }
+}
+
+impl Runtime {
+    /// The streams that must have an event before it may go.
+    fn streams(&self) -> Vec<Text> {
+        let nats = self.settings().nats.as_ref();
+        let stream = nats.and_then(|nats| nats.stream.as_ref());
+        stream.map(|_| Text::from(CURSOR)).into_iter().collect()
     }
 }
 
