@@ -6,7 +6,7 @@ pub const LIVEZ: &str = "/livez";
 pub const HEALTH: &str = "/health";
 /// The process can work.
 pub const READYZ: &str = "/readyz";
-/// The metrics.
+/// What a server counts, for Prometheus.
 pub const METRICS: &str = "/metrics";
 /// Starts a run.
 pub const EXECUTE: &str = "/api/execute";
@@ -18,6 +18,8 @@ pub const EXECUTION: &str = "/api/executions/{execution_id}";
 pub const EXECUTION_STATUS: &str = "/api/executions/{execution_id}/status";
 /// The log of a run.
 pub const EXECUTION_EVENTS: &str = "/api/executions/{execution_id}/events";
+/// The log of a run as it grows.
+pub const EXECUTION_EVENTS_STREAM: &str = "/api/executions/{execution_id}/events/stream";
 /// Ends a run.
 pub const EXECUTION_CANCEL: &str = "/api/executions/{execution_id}/cancel";
 /// Sends a signal to a run.

@@ -70,10 +70,12 @@ impl<T: Clone> Following<T> {
     /// the run is driven elsewhere, waits for ever: look into the store now and then.
     pub async fn past(&mut self, version: Version) -> Seen<T> {
         let seen = self.seen.wait_for(|(seen, _)| *seen > version).await;
+        // What was seen is behind a lock that must not be held over the wait below.
+        let seen = seen.map(|seen| seen.clone()).ok();
         match seen {
-            Ok(seen) => seen.clone(),
+            Some(seen) => seen,
             // The sender lives as long as anybody follows.
-            Err(_) => std::future::pending().await,
+            None => std::future::pending().await,
         }
     }
 

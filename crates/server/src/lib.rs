@@ -7,11 +7,11 @@
 pub mod chance;
 pub mod clock;
 pub mod http;
+mod metrics;
 mod read;
 pub mod runtime;
 
 pub use chance::{Chance, SystemChance};
 pub use clock::{Clock, SystemClock};
 pub use noetl_bus::nats::LinkSettings;
-pub use read::metrics;
 pub use runtime::{NatsSettings, Runtime, RuntimeError, Settings, StreamSettings};

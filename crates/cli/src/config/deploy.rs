@@ -1,10 +1,9 @@
-//! What `deploy/` names must exist: settings in the table, metrics in the code.
+//! What `deploy/` names must exist: settings in the table, and shapes as they are meant.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use noetl_server::metrics::METRICS;
 use serde_json::Value;
 
 use super::table::TABLE;
@@ -128,31 +127,4 @@ fn workers_of_users_do_not_know_the_internal_token() {
         .find(|(path, _)| path.ends_with("docker-compose.yaml"));
     let environment = &compose.unwrap().1["services"]["worker"]["environment"];
     assert!(environment.get("NOETL_INTERNAL_API_TOKEN").is_none());
-}
-
-#[test]
-fn every_metric_of_the_dashboard_exists() {
-    let text = fs::read_to_string(deploy().join("grafana/noetl.json")).unwrap();
-    let dashboard: Value = serde_json::from_str(&text).unwrap();
-    let panels = dashboard["panels"].as_array().unwrap();
-    let mut shown = BTreeSet::new();
-    for panel in panels {
-        for target in panel["targets"].as_array().unwrap() {
-            let is_of_name = |letter: char| letter.is_ascii_lowercase() || letter == '_';
-            let words = target["expr"]
-                .as_str()
-                .unwrap()
-                .split(|letter| !is_of_name(letter));
-            shown.extend(
-                words
-                    .filter(|word| word.starts_with("noetl_"))
-                    .map(str::to_owned),
-            );
-        }
-    }
-    let known: BTreeSet<String> = METRICS
-        .iter()
-        .map(|metric| metric.name.to_owned())
-        .collect();
-    assert_eq!(shown, known);
 }

@@ -2,14 +2,19 @@
 //!
 //! Each route declares what it takes to call it; see [`super::routes`] for why it cannot forget to.
 
+use std::sync::Arc;
+
 use axum::Extension;
 use axum::extract::{Request, State};
+use axum::http::HeaderMap;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use noetl_types::{ByteSize, ErrorCode, Text};
+use tokio::time::Instant;
 
 use super::failure::Failure;
 use super::internal::{self, InternalToken};
+use crate::metrics::Metrics;
 
 /// Something that an identity may do. A scope comes with the first route that asks for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +37,7 @@ pub(super) enum Scope {
     InternalProject,
     /// Drop what is old.
     InternalRetention,
-    /// Read the metrics.
+    /// Read what a server counts.
     MetricsRead,
     /// Change what the system itself runs.
     Admin,
@@ -133,12 +138,15 @@ pub(super) enum Access {
 }
 
 /// What a route declares about itself.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Rules {
     pub(super) access: Access,
     pub(super) max_body: ByteSize,
     /// What the internal API asks for; while there is none, it is closed.
     pub(super) internal: Option<InternalToken>,
+    /// Its path, as counts name it.
+    pub(super) route: &'static str,
+    pub(super) metrics: Arc<Metrics>,
 }
 
 /// The largest body of the route that a request goes to.
@@ -175,6 +183,18 @@ impl Access {
     }
 }
 
+impl Rules {
+    /// Whether a request may come in: by who makes it, or, to the internal API, by the token it shows.
+    fn check(&self, caller: &Caller, headers: &HeaderMap) -> Result<(), Failure> {
+        match self.access {
+            Access::Internal(_) if internal::check(self.internal, headers)? => Ok(()),
+            Access::Internal(_) | Access::Open | Access::Identity | Access::AnyOf(_) => {
+                self.access.check(caller)
+            }
+        }
+    }
+}
+
 /// Stands before the handler of a route.
 pub(super) async fn gate(
     State(rules): State<Rules>,
@@ -182,23 +202,22 @@ pub(super) async fn gate(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let checked = match rules.access {
-        Access::Internal(_) => {
-            internal::check(rules.internal, request.headers()).and_then(|has_token| {
-                if has_token {
-                    Ok(())
-                } else {
-                    rules.access.check(&caller)
-                }
-            })
+    let began = Instant::now();
+    let is_write = !request.method().is_safe();
+    let response = match rules.check(&caller, request.headers()) {
+        Ok(()) => {
+            request.extensions_mut().insert(MaxBody(rules.max_body));
+            next.run(request).await
         }
-        Access::Open | Access::Identity | Access::AnyOf(_) => rules.access.check(&caller),
+        Err(failure) => {
+            rules.metrics.denied();
+            failure.into_response()
+        }
     };
-    if let Err(failure) = checked {
-        return failure.into_response();
-    }
-    request.extensions_mut().insert(MaxBody(rules.max_body));
-    next.run(request).await
+    let code = response.status().as_u16();
+    let took = began.elapsed();
+    rules.metrics.answered(rules.route, is_write, code, took);
+    response
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ mod front;
 mod handlers;
 mod identity;
 mod internal;
+mod live;
 mod params;
 mod request_id;
 mod routes;

@@ -3,6 +3,7 @@
 //! A route comes into the router through [`Routes::add`] alone, which wants to know who may call it
 //! and how large its body may be: one that does not say so does not compile.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -18,10 +19,11 @@ use super::access::{Access, Caller, Rules, Scope, gate};
 use super::failure::Failure;
 use super::handlers::{
     catalog, classic, commands, execute, executions, health, internal, outbox, results, signals,
-    stream, system, vars, workers,
+    stream, streams, system, vars, workers,
 };
 use super::internal::InternalToken;
 use super::settings::HttpSettings;
+use crate::metrics::Metrics;
 use crate::runtime::Runtime;
 
 /// What handlers have at hand.
@@ -47,6 +49,7 @@ const EXEC_APPROVE: Access = Access::AnyOf(&[Scope::ExecApprove]);
 const CATALOG_READ: Access = Access::AnyOf(&[Scope::CatalogRead]);
 const CATALOG_WRITE: Access = Access::AnyOf(&[Scope::CatalogWrite]);
 const WORKER: Access = Access::AnyOf(&[Scope::Worker]);
+const METRICS_READ: Access = Access::AnyOf(&[Scope::MetricsRead]);
 const ADMIN: Access = Access::AnyOf(&[Scope::Admin]);
 const READ_OR_WORK: Access = Access::AnyOf(&[Scope::ExecRead, Scope::Worker]);
 
@@ -55,7 +58,6 @@ const PROJECT: Access = Access::Internal(Scope::InternalProject);
 const RETENTION: Access = Access::Internal(Scope::InternalRetention);
 const PLATFORM: Access = Access::Internal(Scope::Admin);
 
-const METRICS_READ: Access = Access::AnyOf(&[Scope::MetricsRead]);
 
 const GET: MethodFilter = MethodFilter::GET;
 const POST: MethodFilter = MethodFilter::POST;
@@ -74,7 +76,8 @@ pub(super) fn router(
         body_timeout: Duration::from_millis(settings.body_timeout.as_ms()),
         max_body: settings.max_body,
     };
-    let routes = Routes::new(settings.max_body, settings.internal_token);
+    let metrics = Arc::clone(app.runtime.metrics());
+    let routes = Routes::new(settings.max_body, settings.internal_token, metrics);
     let routes = health_routes(routes);
     let routes = user_routes(routes);
     let routes = steering_routes(routes);
@@ -103,6 +106,12 @@ fn user_routes(routes: Routes) -> Routes {
         .add(EXEC_READ, GET, paths::EXECUTION, executions::detail)
         .add(EXEC_READ, GET, paths::EXECUTION_STATUS, executions::status)
         .add(EXEC_READ, GET, paths::EXECUTION_EVENTS, executions::events)
+        .add(
+            EXEC_READ,
+            GET,
+            paths::EXECUTION_EVENTS_STREAM,
+            streams::execution,
+        )
         .add(EXEC_RUN, POST, paths::EXECUTION_CANCEL, execute::cancel)
         .add(READ_OR_WORK, GET, paths::RESULT_RESOLVE, results::resolve)
         .add(EXEC_READ, GET, paths::POOLS, workers::pools)
@@ -335,15 +344,21 @@ pub(super) struct Routes {
     usual_body: ByteSize,
     max_body: ByteSize,
     internal: Option<InternalToken>,
+    metrics: Arc<Metrics>,
 }
 
 impl Routes {
-    pub(super) fn new(usual_body: ByteSize, internal: Option<InternalToken>) -> Self {
+    pub(super) fn new(
+        usual_body: ByteSize,
+        internal: Option<InternalToken>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         Self {
             router: Router::new(),
             usual_body,
             max_body: usual_body,
             internal,
+            metrics,
         }
     }
 
@@ -362,7 +377,7 @@ impl Routes {
         self,
         access: Access,
         methods: MethodFilter,
-        path: &str,
+        path: &'static str,
         handler: H,
     ) -> Self
     where
@@ -373,6 +388,8 @@ impl Routes {
             access,
             max_body: self.max_body,
             internal: self.internal,
+            route: path,
+            metrics: Arc::clone(&self.metrics),
         };
         let route = on(methods, handler).route_layer(from_fn_with_state(rules, gate));
         let mut router = self.router;

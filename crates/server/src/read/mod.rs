@@ -12,9 +12,10 @@ mod detail;
 mod elapsed;
 mod events;
 mod execution;
+mod follow;
 pub(crate) mod identity;
 mod list;
-pub mod metrics;
+mod metrics;
 mod placement;
 mod put_result;
 mod ready;
@@ -25,3 +26,5 @@ mod system;
 mod ui_schema;
 mod vars;
 mod workers;
+
+pub(crate) use follow::Follower;

@@ -49,6 +49,7 @@ impl Runtime {
             PutRefused::Taken => RuntimeError::refused(ErrorCode::IdConflict, refused.to_string()),
             PutRefused::Store(error) => error.into(),
         })?;
+        self.metrics().put_result();
         Ok(KeptResult {
             reference: reference.into(),
             store: if size < BLOB_BYTES { "kv" } else { "disk" }.into(),

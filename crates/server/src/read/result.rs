@@ -44,6 +44,7 @@ impl Runtime {
             )
         })?;
         self.execution_row(address.execution_id).await?;
+        self.metrics().resolved_result();
         let found = self
             .store()
             .result(address.execution_id, address.result_id)

@@ -89,7 +89,7 @@ impl Core {
         for _ in 0..TIDY_ROUNDS {
             match self.store.purge_outbox(before, PageLimit::MAX).await {
                 Ok(count) => {
-                    self.tally.purged_outbox.add(count);
+                    self.metrics.platform().purged("outbox", count);
                     if count < u64::from(PageLimit::MAX.get()) {
                         return;
                     }

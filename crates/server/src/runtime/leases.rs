@@ -150,6 +150,10 @@ impl Core {
         }
         Ok(leased
             .into_iter()
+            .inspect(|leased| {
+                let issued_at = leased.issued.event.created_at;
+                self.metrics.granted(now.since(issued_at));
+            })
             .filter_map(|leased| handed(&leased, token, now))
             .collect())
     }

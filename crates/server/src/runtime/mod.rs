@@ -27,16 +27,15 @@ mod settings;
 mod signals;
 mod start;
 mod steer;
-mod tally;
-mod upkeep;
 mod stream;
+mod upkeep;
 mod worker_api;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use noetl_api::command::LeasedCommand;
-use noetl_bus::{Desk, Followers};
+use noetl_bus::{Desk, Followers, Following};
 use noetl_engine::{State, decode};
 use noetl_store::{
     Append, AppendRefused, Appended, CatalogEntry, CatalogKey, Execution, LogPage, Store,
@@ -49,6 +48,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::chance::{Chance, SystemChance};
 use crate::clock::Clock;
+use crate::metrics::Metrics;
 use alarms::Alarms;
 use classic::Claims;
 use definition::Definitions;
@@ -59,13 +59,12 @@ pub(crate) use error::causes;
 use ids::Ids;
 use messaging::Messaging;
 pub use messaging::NatsSettings;
-use outcome::Outcome;
+pub(crate) use outcome::Outcome;
 pub use settings::Settings;
 pub(crate) use start::catalog_key;
-pub(crate) use tally::Tally;
+pub use stream::StreamSettings;
 use upkeep::Worries;
 pub(crate) use upkeep::Worry;
-pub use stream::StreamSettings;
 
 /// Drives executions on a store. A clone is another handle of the same.
 #[derive(Clone)]
@@ -89,7 +88,6 @@ struct Core {
     claims: Claims,
     opened_at: Timestamp,
     alarms: Alarms,
-    tally: Tally,
     worries: Worries,
     /// The way to other processes, where there is one.
     messaging: Option<Messaging>,
@@ -97,6 +95,7 @@ struct Core {
     appended: watch::Sender<u64>,
     /// What this process is called among servers.
     instance: Text,
+    metrics: Arc<Metrics>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
 }
@@ -148,11 +147,11 @@ impl Runtime {
             claims: Claims::default(),
             opened_at: now,
             alarms: Alarms::default(),
-            tally: Tally::default(),
             worries: Worries::default(),
             messaging,
             appended: watch::Sender::new(0),
             instance,
+            metrics: Arc::default(),
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
         });
@@ -191,11 +190,6 @@ impl Runtime {
         &self.core.settings
     }
 
-    /// What it has counted.
-    pub(crate) fn tally(&self) -> &Tally {
-        &self.core.tally
-    }
-
     /// What is not as it should be with the store.
     pub(crate) fn worries(&self) -> Vec<Worry> {
         self.core.worries.all()
@@ -209,6 +203,11 @@ impl Runtime {
     /// For how long it has driven what the store holds.
     pub(crate) fn uptime(&self) -> noetl_types::Millis {
         self.now().since(self.core.opened_at)
+    }
+
+    /// What it counts.
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.core.metrics
     }
 
     /// Makes an id.
@@ -242,9 +241,14 @@ impl Runtime {
         after: Version,
         patience: Duration,
     ) {
-        let mut following = self.core.followers.follow(execution_id);
+        let mut following = self.following(execution_id);
         // Whether it was told or time is up: the caller looks at the log.
         drop(tokio::time::timeout(patience, following.past(after)).await);
+    }
+
+    /// Hears of what this server appends to an execution from now on.
+    pub(crate) fn following(&self, execution_id: ExecutionId) -> Following<Outcome> {
+        self.core.followers.follow(execution_id)
     }
 }
 

@@ -90,7 +90,7 @@ impl Runtime {
         let available_at_in = match failed {
             Some(Failed::Retry { delay }) => delay.as_ms() / 1000,
             Some(Failed::Dead) => {
-                self.tally().outbox_dead.add(1);
+                self.metrics().platform().died();
                 tracing::error!(%outbox_id, "a row of the outbox failed too often and is dead");
                 0
             }

@@ -56,7 +56,7 @@ impl Runtime {
             envelopes.push(self.envelope(event)?);
         }
         let sum = self.copy("materializer", envelopes).await?;
-        self.tally().materialized.add(sum.projected);
+        self.metrics().platform().materialized(sum.projected);
         Ok(MaterializeAnswer {
             materialized: sum.projected,
             duplicates: sum.duplicates,
@@ -151,7 +151,7 @@ impl Runtime {
         let now = self.now();
         let mut aside = Vec::with_capacity(rejected.len());
         for one in rejected {
-            self.tally().rejected(one.code).add(1);
+            self.metrics().platform().rejected(one.code);
             let raw = events.get(one.index).map(to_canonical).unwrap_or_default();
             let raw = String::from_utf8_lossy(&raw);
             let raw: String = raw.chars().take(KEPT_CHARS).collect();
@@ -188,7 +188,7 @@ impl Runtime {
                 }
             }
         }
-        self.tally().advanced.add(answer.advanced.len() as u64);
+        self.metrics().platform().advanced(answer.advanced.len());
         Ok(answer)
     }
 

@@ -39,10 +39,11 @@ impl Runtime {
         };
         let purged = purge(self.store(), &wanted).await?;
         if !request.dry_run {
-            self.tally().purged_commands.add(purged.commands);
-            self.tally().purged_runtimes.add(purged.runtimes);
-            self.tally().purged_outbox.add(purged.outbox);
-            self.tally().purged_parts.add(purged.dropped.len() as u64);
+            let platform = self.metrics().platform();
+            platform.purged("command", purged.commands);
+            platform.purged("runtime", purged.runtimes);
+            platform.purged("outbox", purged.outbox);
+            platform.purged("event", purged.dropped.len() as u64);
         }
         let mut skipped: Vec<_> = purged.skipped.into_iter().map(skip).collect();
         skipped.extend(purged.clocks_apart.map(clocks_apart));

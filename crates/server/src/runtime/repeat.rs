@@ -8,6 +8,7 @@ use noetl_types::{ErrorCode, ExecutionId, Json, JsonMap};
 
 use super::start::Launch;
 use super::{Runtime, RuntimeError};
+use crate::metrics::Entry;
 
 /// Executions of a batch that begin at once, so that they share commits.
 const AT_ONCE: usize = 64;
@@ -23,6 +24,7 @@ impl Runtime {
             let text = format!("a batch has 1 to {MAX_EXECUTE_BATCH} executions, not {count}");
             return Err(RuntimeError::refused(ErrorCode::Validation, text));
         }
+        self.core.metrics.batched(count);
         let mut results = Vec::with_capacity(count);
         let mut wanted = batch.executions.into_iter();
         loop {
@@ -60,7 +62,11 @@ impl Runtime {
             .map_err(|error| RuntimeError::refused(ErrorCode::Validation, error.to_string()))?;
         // A batch is answered once all have begun, whenever they end.
         request.wait_ms = None;
-        self.execute(request).await
+        let launch = Launch {
+            entry: Entry::Batch,
+            ..Launch::default()
+        };
+        self.launch(request, launch).await
     }
 
     /// Runs the definition of an execution once more, with its input and what is laid over it.

@@ -30,6 +30,7 @@ impl Runtime {
         let offer = self
             .core
             .offer(&request.worker_id, request.lease.as_ref())?;
+        let began = tokio::time::Instant::now();
         let asked: Vec<_> = request
             .reports
             .into_iter()
@@ -45,6 +46,7 @@ impl Runtime {
         let mut commands = Vec::new();
         for (about, answer) in asked {
             let answer = heard(answer).await;
+            self.core.metrics.reported(began.elapsed());
             let result = told(about.command_id, answer, &mut commands);
             results.push(self.core.remembered(&about, result).await);
         }

@@ -18,9 +18,12 @@ use super::entropy;
 use super::error::RuntimeError;
 use super::outcome::Outcome;
 use super::{Core, Definition, Runtime};
+use crate::metrics::{self, Entry};
 
 /// The pool of executions that name none.
 const SHARED_POOL: &str = "shared";
+/// Status of an answer that names an earlier execution.
+const DUPLICATE: &str = "duplicate";
 
 impl Runtime {
     /// Starts an execution, and waits for its end where the caller wants that.
@@ -43,6 +46,22 @@ impl Runtime {
 
     /// Starts an execution, perhaps as the repetition of another one, perhaps under a key.
     pub(super) async fn launch(
+        &self,
+        request: ExecuteRequest,
+        launch: Launch<'_>,
+    ) -> Result<ExecuteAnswer, RuntimeError> {
+        let (entry, has_key) = (launch.entry, request.dedup.is_some());
+        let answer = self.launched(request, launch).await;
+        let outcome = match &answer {
+            Ok(begun) if begun.status == DUPLICATE => metrics::Outcome::Duplicate,
+            Ok(_) => metrics::Outcome::Started,
+            Err(_) => metrics::Outcome::Refused,
+        };
+        self.core.metrics.executed(entry, outcome, has_key);
+        answer
+    }
+
+    async fn launched(
         &self,
         request: ExecuteRequest,
         launch: Launch<'_>,
@@ -92,7 +111,7 @@ impl Runtime {
                     .note_duplicate(first, execution_id, dedup.as_ref());
                 return Ok(ExecuteAnswer {
                     execution_id: first,
-                    status: "duplicate".into(),
+                    status: DUPLICATE.into(),
                     ..begun
                 });
             }
@@ -140,6 +159,8 @@ impl Runtime {
 /// What is particular about a start.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Launch<'l> {
+    /// Where it was asked for.
+    pub(super) entry: Entry,
     /// The execution that it repeats.
     pub(super) rerun_of: Option<ExecutionId>,
     /// The key under which it happens at most once.

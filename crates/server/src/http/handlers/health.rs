@@ -11,7 +11,7 @@ use crate::http::access::Caller;
 use crate::http::answer::{Answer, of_type};
 use crate::http::failure::Failure;
 use crate::http::routes::App;
-use crate::read::metrics::MEDIA_TYPE;
+use crate::metrics::CONTENT_TYPE;
 
 /// The process answers, so it lives. Touches nothing.
 pub(in crate::http) async fn alive() -> Answer<Alive> {
@@ -39,8 +39,8 @@ pub(in crate::http) async fn ready(
     response
 }
 
-/// The metrics.
+/// What the server counts, and what the store holds.
 pub(in crate::http) async fn metrics(State(app): State<App>) -> Result<Response, Failure> {
-    let page = app.runtime.metrics().await?;
-    Ok(of_type(HeaderValue::from_static(MEDIA_TYPE), page))
+    let text = app.runtime.metrics_text().await?;
+    Ok(of_type(HeaderValue::from_static(CONTENT_TYPE), text))
 }

@@ -11,6 +11,7 @@ pub(super) mod outbox;
 pub(super) mod results;
 pub(super) mod signals;
 pub(super) mod stream;
+pub(super) mod streams;
 pub(super) mod system;
 pub(super) mod vars;
 pub(super) mod workers;

@@ -25,6 +25,7 @@ const ROUTES: &[(&str, &str)] = &[
     ("POST", "/api/internal/events/materialize"),
     ("POST", "/api/internal/projection/advance"),
     ("POST", "/api/internal/cleanup/purge"),
+    ("POST", "/api/internal/stream/rebuild"),
     ("GET", "/api/internal/cells"),
     ("POST", "/api/internal/ingress/orders"),
     ("POST", "/api/internal/container-callback/7/build"),
@@ -361,4 +362,42 @@ async fn copies_of_workers(house: &House, execution_id: i64) {
         .refuses("projection/advance", json!({ "execution_ids": [] }))
         .await;
     none.is_problem(ErrorCode::OutOfRange);
+}
+
+/// Names of metrics that the dashboard shows.
+fn shown_on_the_dashboard() -> std::collections::BTreeSet<String> {
+    let text = include_str!("../../../../../deploy/grafana/noetl.json");
+    let dashboard: Value = serde_json::from_str(text).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
+    let is_of_name = |letter: char| letter.is_ascii_lowercase() || letter == '_';
+    targets
+        .flat_map(|target| {
+            target["expr"]
+                .as_str()
+                .unwrap()
+                .split(move |letter| !is_of_name(letter))
+        })
+        .filter(|word| word.starts_with("noetl_"))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[tokio::test]
+async fn every_metric_of_the_dashboard_exists() {
+    let shelter = Shelter::postgres().await;
+    let house = open(&shelter).await;
+    house.finished().await;
+    house.started().await;
+    house
+        .told("events/project", json!({ "events": ["no event"] }))
+        .await;
+    house.told("cleanup/purge", json!({})).await;
+    let metrics = house.get("/metrics").await;
+    let shown = shown_on_the_dashboard();
+    assert!(shown.len() > 8, "{shown:?}");
+    for name in shown {
+        let samples = metrics.text.lines().filter(|line| line.starts_with(&name));
+        assert!(samples.count() > 0, "{name} is not in\n{}", metrics.text);
+    }
 }

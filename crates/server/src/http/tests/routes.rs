@@ -1,5 +1,7 @@
 //! Which routes there are, and who may call them.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::header::{HOST, HeaderValue, ORIGIN};
@@ -92,7 +94,6 @@ const ROUTES: &[(&str, &str)] = &[
     ("GET", "/api/stream/status"),
     ("GET", "/api/stream/feed"),
     ("GET", "/api/stream/events/7000000000000000000/1"),
-    ("POST", "/api/internal/stream/rebuild"),
 ];
 
 fn method(name: &str) -> Method {
@@ -296,7 +297,7 @@ async fn with_routes(add: impl FnOnce(Routes) -> Routes) -> House {
         body_timeout: Duration::from_secs(1),
         max_body: ByteSize::from_kib(1),
     };
-    let routes = add(Routes::new(ByteSize::from_kib(1), None));
+    let routes = add(Routes::new(ByteSize::from_kib(1), None, Arc::default()));
     House {
         front: Front::new(routes.finish(app)),
         ..house

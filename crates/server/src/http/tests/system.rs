@@ -139,3 +139,24 @@ async fn a_result_is_put_and_found_again() {
             .is_problem(ErrorCode::Validation);
     }
 }
+
+#[tokio::test]
+async fn what_happens_is_counted() {
+    let house = house().await;
+    house.finished().await;
+    house.started().await;
+    house.get("/api/executions/none").await;
+    let told = house.get("/metrics").await;
+    assert!(is_ok(&told), "{}", told.text);
+    for line in [
+        "noetl_events_ingested_total{event_type=\"playbook.completed\",status=\"COMPLETED\"} 1",
+        "noetl_execute_outcomes_total{entry=\"single\",outcome=\"started\"} 2",
+        "noetl_executions{status=\"RUNNING\"} 1",
+        "noetl_commands{pool=\"shared\",status=\"PENDING\"} 1",
+        "noetl_lease_expired_total 0",
+        "noetl_http_request_seconds_count{route=\"/api/executions/{execution_id}\",code=\"400\"} 1",
+        "# EOF",
+    ] {
+        assert!(told.text.contains(line), "{line}\n{}", told.text);
+    }
+}

@@ -177,6 +177,7 @@ impl Grants {
             let Some(command) = compose(execution_id, catalog_id, event, granted) else {
                 continue;
             };
+            core.metrics.granted(Millis::ZERO);
             match *recipient {
                 Recipient::Sender(letter) => to_senders.entry(letter).or_default().push(command),
                 Recipient::Waiter(index) => to_waiters[index].push(command),

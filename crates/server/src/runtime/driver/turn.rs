@@ -20,6 +20,7 @@ use super::changes::{Changes, Queueing, timer_changes};
 use super::grant::{Grants, Offering};
 use super::letter::{Before, Claims, Letter, Reply};
 use super::live::Live;
+use crate::metrics::EventLabels;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::outcome::Outcome;
 use crate::runtime::{Core, entropy};
@@ -386,8 +387,11 @@ impl Draft {
             ..self.append()
         };
         let outcome = self.events.iter().rev().find_map(Outcome::of);
+        let counted: Vec<_> = append.events.iter().map(EventLabels::of).collect();
+        let began = tokio::time::Instant::now();
         match core.append(append).await {
             Ok(appended) => {
+                core.metrics.appended(&counted, began.elapsed());
                 let left = grants.left;
                 let (catalog_id, execution_id) = (
                     self.live.definition.entry.catalog_id,
@@ -397,6 +401,9 @@ impl Draft {
                 Written::Done(self.committed(core, appended, leased, (left, outcome)))
             }
             Err(refused) => {
+                if matches!(refused, AppendRefused::Conflict { .. }) {
+                    core.metrics.conflicted();
+                }
                 grants.take_back(core, &offers);
                 self.failed(core, refused).await
             }

@@ -1,0 +1,196 @@
+//! Events as they happen: frames for browsers, lines for scripts.
+
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::header::{ACCEPT, HeaderName};
+use axum::http::{HeaderMap, HeaderValue};
+use axum::response::Response;
+use futures_util::stream::unfold;
+use noetl_api::execution::EventView;
+use noetl_types::ErrorCode;
+use tokio_util::sync::CancellationToken;
+
+use super::answer::of_type;
+use super::failure::Failure;
+use super::params::Params;
+
+/// After so long without an event a comment says that the connection lives.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
+
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// Proxies hold answers back to send them in larger pieces; not these.
+const NO_BUFFERING: (HeaderName, HeaderValue) = (
+    HeaderName::from_static("x-accel-buffering"),
+    HeaderValue::from_static("no"),
+);
+
+/// How events are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Server-sent events.
+    Frames,
+    /// One JSON document a line.
+    Lines,
+}
+
+impl Form {
+    /// What a client asks for.
+    pub(super) fn wanted(headers: &HeaderMap) -> Self {
+        let is_lines = |value: &HeaderValue| {
+            let text = value.to_str().unwrap_or_default();
+            text.contains("application/jsonl") || text.contains("application/x-ndjson")
+        };
+        if headers.get_all(ACCEPT).iter().any(is_lines) {
+            Self::Lines
+        } else {
+            Self::Frames
+        }
+    }
+
+    const fn media_type(self) -> HeaderValue {
+        match self {
+            Self::Frames => HeaderValue::from_static("text/event-stream; charset=utf-8"),
+            Self::Lines => HeaderValue::from_static("application/jsonl; charset=utf-8"),
+        }
+    }
+
+    fn begin(self) -> String {
+        match self {
+            Self::Frames => "retry: 2000\n\n".into(),
+            Self::Lines => String::new(),
+        }
+    }
+
+    /// An event under the id from which a client may resume.
+    fn write(
+        self,
+        text: &mut String,
+        id: &str,
+        event: &EventView,
+    ) -> Result<(), serde_json::Error> {
+        // JSON has no line breaks of its own, so one `data:` line holds it.
+        let data = serde_json::to_string(event)?;
+        match self {
+            Self::Frames => {
+                let name = &event.event_type;
+                text.push_str(&format!("id: {id}\nevent: {name}\ndata: {data}\n\n"));
+            }
+            Self::Lines => {
+                text.push_str(&data);
+                text.push('\n');
+            }
+        }
+        Ok(())
+    }
+
+    fn sign_of_life(self) -> &'static str {
+        match self {
+            Self::Frames => ": still here\n\n",
+            Self::Lines => "\n",
+        }
+    }
+
+    fn end(self) -> &'static str {
+        match self {
+            Self::Frames => "event: end\ndata: {}\n\n",
+            Self::Lines => "",
+        }
+    }
+}
+
+/// After which event a client wants to go on: the header of a browser that comes back, or a parameter.
+pub(super) fn resume_after(
+    headers: &HeaderMap,
+    params: &mut Params,
+) -> Result<Option<String>, Failure> {
+    let asked = params.text("last_event_id")?.map(|text| text.to_string());
+    match headers.get(LAST_EVENT_ID) {
+        None => Ok(asked),
+        Some(value) => match value.to_str() {
+            Ok("") => Ok(asked),
+            Ok(text) => Ok(Some(text.to_owned())),
+            Err(_) => Err(bad_id()),
+        },
+    }
+}
+
+/// An id that no event of this stream has had.
+pub(super) fn bad_id() -> Failure {
+    Failure::new(
+        ErrorCode::BadQuery,
+        "the id of the last event is not one that this stream gave",
+    )
+}
+
+/// Where the events of a live answer come from.
+pub(super) trait Source: Send + 'static {
+    /// Events with the ids to resume from: none for a while, nothing at all at the end.
+    fn next(
+        &mut self,
+        patience: Duration,
+    ) -> impl Future<Output = Result<Option<Vec<(String, EventView)>>, Failure>> + Send;
+}
+
+struct Live<S> {
+    source: S,
+    form: Form,
+    shutdown: CancellationToken,
+    has_begun: bool,
+    is_over: bool,
+}
+
+impl<S: Source> Live<S> {
+    /// The next bytes of the answer. A source that fails ends it: the client comes back by itself
+    /// and goes on behind what it has seen.
+    async fn bytes(&mut self) -> Option<Bytes> {
+        if self.is_over {
+            return None;
+        }
+        if !self.has_begun {
+            self.has_begun = true;
+            let begin = self.form.begin();
+            if !begin.is_empty() {
+                return Some(begin.into());
+            }
+        }
+        let next = self.source.next(SIGN_OF_LIFE);
+        match self.shutdown.run_until_cancelled(next).await? {
+            Ok(Some(events)) if events.is_empty() => Some(self.form.sign_of_life().into()),
+            Ok(Some(events)) => {
+                let mut text = String::new();
+                for (id, event) in &events {
+                    self.form.write(&mut text, id, event).ok()?;
+                }
+                Some(text.into())
+            }
+            Ok(None) => {
+                self.is_over = true;
+                Some(self.form.end().into())
+            }
+            Err(failure) => {
+                tracing::warn!(?failure, "a live answer ends early");
+                None
+            }
+        }
+    }
+}
+
+/// Answers with events as they come.
+pub(super) fn answer<S: Source>(source: S, form: Form, shutdown: CancellationToken) -> Response {
+    let live = Live {
+        source,
+        form,
+        shutdown,
+        has_begun: false,
+        is_over: false,
+    };
+    let stream = unfold(live, async |mut live: Live<S>| {
+        let bytes = live.bytes().await?;
+        Some((Ok::<_, std::convert::Infallible>(bytes), live))
+    });
+    let mut response = of_type(form.media_type(), Body::from_stream(stream));
+    let (name, value) = NO_BUFFERING;
+    response.headers_mut().insert(name, value);
+    response
+}
