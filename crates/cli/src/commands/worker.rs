@@ -61,8 +61,8 @@ async fn work(config: &Config, io: &mut Io<'_>) -> Result<(), Error> {
     let client = Client::new(&url, settings).map_err(StartError::Client)?;
     let plan = WorkerPlan::new(config, config.value(&POOL)?, &io.env)?.for_server(config, &url)?;
     let public = EgressPolicy::Public { allow: Vec::new() };
-    let always = roles::always_reached(plan.pool(), &url);
-    let toolbox = roles::toolbox(config, &io.env, public, always)?;
+    let platform = roles::OfPlatform::of(config, plan.pool(), &url)?;
+    let toolbox = roles::toolbox(config, &io.env, public, platform)?;
     writeln!(
         io.out,
         "NoETL worker {} of pool {} for {url}",

@@ -25,7 +25,7 @@ pub(crate) use runtime::open_runtime;
 pub(crate) use signals::{Signals, stopped};
 pub(crate) use store::{Opened, Place};
 pub(crate) use threads::{Refused as ThreadsRefused, threads};
-pub(crate) use worker::{WorkerPlan, always_reached, toolbox};
+pub(crate) use worker::{OfPlatform, WorkerPlan, toolbox};
 
 use std::error::Error;
 

@@ -12,7 +12,8 @@ use noetl_types::{Millis, PoolName, Text, WorkerId};
 use noetl_worker::{Settings, Worker};
 
 use crate::config::table::{
-    COMMAND_LEASE, CONCURRENCY, EGRESS, HEARTBEAT, INTERNAL_TOKEN, WORKER_ID,
+    COMMAND_LEASE, CONCURRENCY, EGRESS, HEARTBEAT, INTERNAL_TOKEN, NATS_URL, NATS_URL_ALIAS,
+    WORKER_ID,
 };
 use crate::config::{Config, ConfigError};
 use crate::io::Env;
@@ -99,42 +100,82 @@ pub(super) fn chance() -> String {
     format!("{:08x}", number & 0xffff_ffff)
 }
 
-/// Where the tools of a worker may connect to in any case: those of the platform to its server.
-pub(crate) fn always_reached(pool: &PoolName, server: &str) -> Vec<EgressRule> {
-    let (scheme, rest) = server.split_once("://").unwrap_or(("http", server));
+/// What the tools of the platform's own pool have, and those of no other.
+#[derive(Debug, Default)]
+pub(crate) struct OfPlatform {
+    /// Where they may connect to in any case: to their server.
+    always: Vec<EgressRule>,
+    /// The NATS server of tasks that name none.
+    nats_url: Option<String>,
+}
+
+impl OfPlatform {
+    /// What a worker of a pool has for a server.
+    pub(crate) fn of(config: &Config, pool: &PoolName, server: &str) -> Result<Self, ConfigError> {
+        if pool.as_str() != SYSTEM_POOL {
+            return Ok(Self::default());
+        }
+        let nats_url = match config.get(&NATS_URL)? {
+            Some(url) => Some(url),
+            None => config.get(&NATS_URL_ALIAS)?,
+        };
+        Ok(Self {
+            always: place_of(server),
+            nats_url,
+        })
+    }
+}
+
+/// The host and the port of an address.
+fn place_of(url: &str) -> Vec<EgressRule> {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
     let authority = rest.split('/').next().unwrap_or(rest);
     let port = if scheme == "https" { 443 } else { 80 };
-    let has_port = authority.rsplit(':').next().is_some_and(|end| end.parse::<u16>().is_ok());
-    let place = if has_port {
+    let end = authority.rsplit(':').next().unwrap_or_default();
+    let place = if end.parse::<u16>().is_ok() {
         authority.to_owned()
     } else {
         format!("{authority}:{port}")
     };
     match EgressPolicy::parse(&place) {
-        Ok(EgressPolicy::Public { allow }) if pool.as_str() == SYSTEM_POOL => allow,
-        Ok(_) | Err(_) => Vec::new(),
+        Ok(EgressPolicy::Public { allow }) => allow,
+        Ok(EgressPolicy::Anywhere) | Err(_) => Vec::new(),
     }
 }
 
-/// The tools of a worker. `otherwise` says where they may connect to, unless the user does, and
-/// `always` what they reach in any case.
+/// The tools of a worker. `otherwise` says where they may connect to, unless the user does.
 pub(crate) fn toolbox(
     config: &Config,
     env: &Env,
     otherwise: EgressPolicy,
-    always: Vec<EgressRule>,
+    platform: OfPlatform,
 ) -> Result<Arc<Toolbox>, ConfigError> {
     let mut egress = config.get(&EGRESS)?.unwrap_or(otherwise);
     if let EgressPolicy::Public { allow } = &mut egress {
-        allow.extend(always);
+        allow.extend(platform.always);
     }
     let variables = env
         .iter()
         .map(|(name, value)| (name.to_owned(), value.to_owned()));
     let settings = ToolSettings {
         egress,
+        nats_url: platform.nats_url,
         ..ToolSettings::default()
     };
     let settings = settings.with_environment(variables, &[]);
     Ok(Arc::new(Toolbox::new(settings)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_reached_at_its_port() {
+        let allowed = |url: &str| format!("{:?}", place_of(url));
+        assert!(allowed("http://noetl-server:8082").contains("noetl-server"));
+        assert!(allowed("http://noetl-server:8082").contains("8082"));
+        assert!(allowed("https://noetl.example/base").contains("443"));
+        assert!(allowed("http://10.0.0.7").contains("80"));
+    }
 }
