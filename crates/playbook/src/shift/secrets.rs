@@ -132,7 +132,7 @@ mod tests {
         let said = "seen: open \"sesame\"/1, open%20%22sesame%22%2F1, open \\\"sesame\\\"/1";
         let answer = Answer {
             data: Json::object([(said, Json::list([Json::from(said), Json::from(3)]))]),
-            error: Some(TaskError::new(TaskErrorKind::Http, said)),
+            error: Some(TaskError::new(TaskErrorKind::ClientError, said)),
             extras: JsonMap::from_iter([("http".into(), Json::from(said))]),
             ..Answer::default()
         };
