@@ -4,6 +4,7 @@
 //! that is read up to a bound. Does not repeat calls: whoever makes one knows whether that is safe.
 
 mod call;
+mod internal;
 mod settings;
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,8 @@
 //!
 //! Owns what a request and an answer look like, the paths they go by, the body of an error, and the
 //! client that speaks them. Classic bodies ignore fields that they do not know, those that are new
-//! here refuse them. Ids travel as texts, since a browser rounds numbers, but for [`classic`].
+//! here refuse them. Ids travel as texts, since a browser rounds numbers, but for [`classic`]
+//! and [`internal`].
 //!
 //! Must not: decide anything. A type here says what may be written, not what follows from it.
 
@@ -16,6 +17,7 @@ pub mod execute;
 pub mod execution;
 pub mod explain;
 pub mod health;
+pub mod internal;
 pub mod paths;
 pub mod problem;
 pub mod query;

@@ -144,6 +144,48 @@ pub const POOL_STATUS: &str = "/api/pool/status";
 pub const THREADS: &str = "/api/threads";
 /// Its profiler.
 pub const PROFILER: &str = "/api/profiler/{*what}";
+/// Rows of the outbox.
+pub const OUTBOX: &str = "/api/internal/outbox";
+/// Hands rows of the outbox to a publisher.
+pub const OUTBOX_CLAIM: &str = "/api/internal/outbox/claim";
+/// Rows of the outbox are out.
+pub const OUTBOX_MARK_PUBLISHED: &str = "/api/internal/outbox/mark-published";
+/// A row of the outbox could not be published.
+pub const OUTBOX_MARK_FAILED: &str = "/api/internal/outbox/mark-failed";
+/// How many rows of the outbox could be claimed.
+pub const OUTBOX_PENDING_COUNT: &str = "/api/internal/outbox/pending-count";
+/// Rows of the outbox that failed too often.
+pub const OUTBOX_DEAD: &str = "/api/internal/outbox/dead";
+/// Sends dead rows out again.
+pub const OUTBOX_REPLAY: &str = "/api/internal/outbox/replay";
+/// Gives dead rows up.
+pub const OUTBOX_DISCARD: &str = "/api/internal/outbox/discard";
+/// Copies events into the log.
+pub const EVENTS_PROJECT: &str = "/api/internal/events/project";
+/// Copies events into the log, as workers tell them.
+pub const EVENTS_MATERIALIZE: &str = "/api/internal/events/materialize";
+/// Lets read models follow their logs.
+pub const PROJECTION_ADVANCE: &str = "/api/internal/projection/advance";
+/// Drops what is old.
+pub const CLEANUP_PURGE: &str = "/api/internal/cleanup/purge";
+/// What a worker gets of a listener.
+pub const INGRESS: &str = "/api/internal/ingress/{listener}";
+/// How the container of a step ended.
+pub const CONTAINER_CALLBACK: &str = "/api/internal/container-callback/{execution_id}/{step}";
+/// Modules of tools.
+pub const PLUGINS: &str = "/api/internal/plugins/{*path}";
+/// Objects of the platform.
+pub const OBJECTS: &str = "/api/internal/objects/{*key}";
+/// Wraps secrets with a new key.
+pub const WALLET_ROTATE: &str = "/api/internal/wallet/rotate-kek";
+/// Which keys secrets are wrapped with.
+pub const WALLET_KEY_STATUS: &str = "/api/internal/wallet/key-status";
+/// Who used which secret.
+pub const SECRET_AUDIT: &str = "/api/internal/secret-audit";
+/// Gives a secret to a worker of another region.
+pub const CROSS_REGION_RESOLVE: &str = "/api/internal/cross-region/resolve";
+/// The cells that there are.
+pub const CELLS: &str = "/api/internal/cells";
 /// Where the stream of all events stands.
 pub const STREAM_STATUS: &str = "/api/stream/status";
 /// The feed of all events.

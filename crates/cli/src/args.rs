@@ -4,8 +4,8 @@ use clap::builder::styling::{AnsiColor, Styles};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
-    catalog, check, completions, config, doctor, exec, explain, graph, man, profile, replay, run,
-    runs, schema, serve, stream, token, worker,
+    catalog, check, completions, config, db, doctor, exec, explain, graph, man, outbox, profile,
+    replay, retention, run, runs, schema, serve, stream, token, worker,
 };
 use crate::exit::Exit;
 
@@ -81,6 +81,9 @@ pub(crate) enum Command {
     Dev(serve::DevArgs),
     Server(serve::ServerArgs),
     Worker(worker::WorkerArgs),
+    Outbox(outbox::OutboxArgs),
+    Retention(retention::RetentionArgs),
+    Db(db::DbArgs),
     Stream(stream::StreamArgs),
     Token(token::TokenArgs),
     Catalog(catalog::CatalogArgs),

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use noetl_api::ApiError;
+use noetl_types::ErrorCode;
 use thiserror::Error;
 
 use crate::config::ConfigError;
@@ -65,6 +67,15 @@ pub(crate) enum Error {
     /// The settings name no file that logs could be read from.
     #[error("the settings name no local database to read from")]
     NoLocalLog,
+    /// A server did not do what an operator asked.
+    #[error("{source}")]
+    Platform { url: String, source: ApiError },
+    /// A database did not do what an operator asked.
+    #[error("{}", crate::roles::causes(.0))]
+    Store(#[source] noetl_store::StoreError),
+    /// Something that cannot be taken back needs a word of the user.
+    #[error("this cannot be taken back, and nobody is there to ask")]
+    NotAgreed,
     /// A code that nobody reports.
     #[error("there is no code '{code}'")]
     UnknownCode {
@@ -143,6 +154,8 @@ impl Error {
                 Some("check the id, and that the log is the right one".to_owned())
             }
             Self::NoLocalLog => Some("ask its server: --server URL".to_owned()),
+            Self::Platform { url, source } => platform_help(url, source),
+            Self::NotAgreed => Some("look at what it would do, then add --yes".to_owned()),
             Self::UnknownCode { near, .. } if near.is_empty() => {
                 Some("list every code with: noetl explain".to_owned())
             }
@@ -170,7 +183,7 @@ impl Error {
                 Some("compare it with a file: noetl catalog diff PATH FILE".to_owned())
             }
             Self::NotAsked => Some("agree beforehand with --yes".to_owned()),
-            Self::BadValue { .. } | Self::Unwritable(_) | Self::Write(_) => None,
+            Self::BadValue { .. } | Self::Unwritable(_) | Self::Write(_) | Self::Store(_) => None,
         }
     }
 
@@ -201,12 +214,20 @@ impl Error {
             | Self::NotAsked => Exit::Usage,
             Self::Start(error) => error.exit(),
             Self::Host(error) => error.exit(),
+            Self::NotAgreed => Exit::Usage,
+            Self::Platform { source, .. } => match source.code().map(ErrorCode::status) {
+                Some(404) => Exit::NotFound,
+                Some(409) => Exit::Conflict,
+                Some(400..500) => Exit::Usage,
+                Some(_) | None => Exit::Failed,
+            },
             Self::Unreadable { .. }
             | Self::NotText { .. }
             | Self::TooMany { .. }
             | Self::NoGraph { .. }
             | Self::BadLog { .. }
             | Self::Unwritable(_)
+            | Self::Store(_)
             | Self::Write(_) => Exit::Failed,
         }
     }
@@ -225,6 +246,18 @@ impl Error {
             ))?;
         }
         Ok(())
+    }
+}
+
+fn platform_help(url: &str, error: &ApiError) -> Option<String> {
+    match error {
+        ApiError::Unreachable(_) => Some(format!(
+            "start a server at {url}, or name another one by --server"
+        )),
+        ApiError::Refused { .. } if error.code() == Some(ErrorCode::Forbidden) => {
+            Some("set NOETL_INTERNAL_API_TOKEN to the value that the server has".to_owned())
+        }
+        ApiError::Refused { .. } | ApiError::Unreadable(_) => None,
     }
 }
 

@@ -8,8 +8,8 @@ use clap::error::ErrorKind;
 
 use crate::args::{Color, Command, CommandLine};
 use crate::commands::{
-    catalog, check, completions, config, doctor, exec, explain, graph, man, profile, replay,
-    run as play, runs, schema, serve, stream, token, worker,
+    catalog, check, completions, config, db, doctor, exec, explain, graph, man, outbox, profile,
+    replay, retention, run as play, runs, schema, serve, stream, token, worker,
 };
 use crate::error::Error;
 use crate::exit::Exit;
@@ -46,6 +46,9 @@ fn dispatch(line: &CommandLine, io: &mut Io<'_>) -> Result<Exit, Error> {
     let quiet = line.common.quiet;
     match &line.command {
         Command::Run(args) => play::run(args, quiet, io),
+        Command::Outbox(args) => outbox::run(args, io),
+        Command::Db(args) => db::run(args, io),
+        Command::Retention(args) => retention::run(args, io),
         Command::Dev(args) => serve::run(&args.settings.given, serve::Work::Here, io),
         Command::Server(args) => serve::run(&args.settings.given, serve::Work::Elsewhere, io),
         Command::Stream(args) => stream::run(args, io),

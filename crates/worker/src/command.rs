@@ -90,6 +90,7 @@ impl Work<'_> {
         let prepare = async {
             let library = &self.shop.library;
             let playbook = library.definition(self.command.meta.catalog_id).await?;
+            self.locker.opens_for(&playbook);
             let job = self.job(playbook, self.carried().await?);
             Shift::new(job)
                 .map(|shift| shift.hiding(self.locker.hidden.clone()))

@@ -37,6 +37,6 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
-pub use settings::{Clock, Settings, WorkerError, system_clock};
+pub use settings::{Clock, OwnSecrets, Settings, WorkerError, system_clock};
 pub use tools::Tools;
 pub use worker::Worker;

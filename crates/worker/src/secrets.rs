@@ -5,10 +5,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use noetl_api::credential::{CredentialView, CredentialWish};
-use noetl_playbook::model::{KeychainKind, ToolKind};
+use noetl_playbook::model::{KeychainKind, Playbook, ToolKind};
 use noetl_playbook::shift::{EntrySpec, Finished};
 use noetl_tools::Call;
 use noetl_types::redact::{Hidden, Secrets};
@@ -19,6 +20,8 @@ use tokio_util::sync::CancellationToken;
 use crate::library::unavailable;
 use crate::shop::Shop;
 
+/// Where the platform's own playbooks are.
+const SYSTEM_PREFIX: &str = "system/";
 /// How long a token endpoint may take.
 const TOKEN_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -30,6 +33,8 @@ pub(crate) struct Locker {
     pub(crate) hidden: Hidden,
     /// Credentials that were read.
     read: Mutex<BTreeMap<Text, CredentialView>>,
+    /// Whether the playbook is the platform's own, which may read what the worker itself was given.
+    is_of_platform: AtomicBool,
 }
 
 impl Locker {
@@ -39,7 +44,15 @@ impl Locker {
             execution_id,
             hidden: Hidden::default(),
             read: Mutex::default(),
+            is_of_platform: AtomicBool::new(false),
         }
+    }
+
+    /// Says which playbook is run. Only an admin registers playbooks of the platform.
+    pub(crate) fn opens_for(&self, playbook: &Playbook) {
+        let path = playbook.metadata.path.as_ref();
+        let is_of_platform = path.is_some_and(|path| path.starts_with(SYSTEM_PREFIX));
+        self.is_of_platform.store(is_of_platform, Ordering::Relaxed);
     }
 
     /// Resolves an entry of the keychain.
@@ -48,6 +61,11 @@ impl Locker {
         spec: EntrySpec,
         cancel: &CancellationToken,
     ) -> Result<Json, TaskError> {
+        if self.is_of_platform.load(Ordering::Relaxed)
+            && let Some(own) = self.shop.settings.secrets.get(&spec.name)
+        {
+            return Ok(own.clone());
+        }
         let is_lenient = spec.is_lenient;
         let fields: Vec<Arc<str>> = spec.map.keys().cloned().collect();
         match self.resolved(spec, cancel).await {

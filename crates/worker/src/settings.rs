@@ -1,5 +1,6 @@
 //! What the operator decides about a worker.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,7 +8,32 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use noetl_api::ApiError;
 use noetl_playbook::model::ToolKind;
 use noetl_playbook::shift::MAX_DATA;
-use noetl_types::{ByteSize, Millis, PoolName, Text, Timestamp, WorkerId};
+use noetl_types::{ByteSize, Json, Millis, PoolName, Text, Timestamp, WorkerId};
+
+/// Secrets that a worker has from its operator, by the names that keychains have for them.
+#[derive(Clone, Default)]
+pub struct OwnSecrets(Arc<BTreeMap<Text, Json>>);
+
+impl OwnSecrets {
+    /// One secret with its fields.
+    pub fn of(name: &str, fields: impl IntoIterator<Item = (&'static str, String)>) -> Self {
+        let fields = fields.into_iter();
+        let fields = Json::object(fields.map(|(field, value)| (field, Json::from(value))));
+        Self(Arc::new(BTreeMap::from([(name.into(), fields)])))
+    }
+
+    /// A secret.
+    pub(crate) fn get(&self, name: &str) -> Option<&Json> {
+        self.0.get(name)
+    }
+}
+
+/// Secrets do not print.
+impl fmt::Debug for OwnSecrets {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_set().entries(self.0.keys()).finish()
+    }
+}
 
 /// What time it is.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -56,6 +82,8 @@ pub struct Settings {
     pub result_max: ByteSize,
     /// Memory for payloads that may be read again.
     pub payload_cache: ByteSize,
+    /// What it knows for the playbooks of the platform, and for no others.
+    pub secrets: OwnSecrets,
     /// What time it is.
     pub clock: Clock,
 }
@@ -76,6 +104,7 @@ impl Settings {
             report_patience: Millis::from_minutes(10),
             result_max: MAX_DATA,
             payload_cache: ByteSize::from_mib(64),
+            secrets: OwnSecrets::default(),
             clock: system_clock(),
         }
     }

@@ -168,7 +168,12 @@ struct InProcess {
 
 fn start_worker(config: &Config, runtime: &Runtime, io: &Io<'_>) -> Result<InProcess, Error> {
     let plan = WorkerPlan::new(config, PoolName::shared(), &io.env)?.draining(WORKER_DRAIN);
-    let toolbox = roles::toolbox(config, &io.env, EgressPolicy::Anywhere)?;
+    let toolbox = roles::toolbox(
+        config,
+        &io.env,
+        EgressPolicy::Anywhere,
+        roles::OfPlatform::default(),
+    )?;
     let stop = CancellationToken::new();
     let worker = plan.start(Arc::new(runtime.clone()), toolbox);
     let task = tokio::spawn(worker.run(stop.clone()));

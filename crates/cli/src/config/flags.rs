@@ -43,6 +43,8 @@ role!(Server, "The flags of `noetl server`.");
 role!(Worker, "The flags of `noetl worker`.");
 role!(Token, "The flags of `noetl token`.");
 role!(Client, "The flags of the commands that ask a server.");
+role!(Database, "The flags of `noetl db`.");
+role!(Operator, "The flags of commands that ask a server.");
 
 const HEADING: &str = "Settings";
 const FILE: &str = "config";

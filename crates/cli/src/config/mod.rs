@@ -3,6 +3,8 @@
 //! Owns the table of settings, where their values come from (a flag before the environment, before
 //! the file, before the default) and what is said when one is wrong. Must not: act on them.
 
+#[cfg(test)]
+mod deploy;
 mod error;
 mod flags;
 mod load;
@@ -15,7 +17,7 @@ mod tests;
 use std::path::PathBuf;
 
 pub(crate) use error::ConfigError;
-pub(crate) use flags::{Client, Dev, Flags, Run, Server, Token, Worker};
+pub(crate) use flags::{Client, Database, Dev, Flags, Operator, Run, Server, Token, Worker};
 pub(crate) use load::{Config, Given, Origin, nearest};
 pub(crate) use setting::Default as SettingDefault;
 
@@ -34,6 +36,10 @@ pub(crate) enum Role {
     Token,
     /// The commands that ask a server, such as `noetl runs`.
     Client,
+    /// A command that asks a server
+    Operator,
+    /// `noetl db`
+    Database,
 }
 
 /// Where logs are kept.

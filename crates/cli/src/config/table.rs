@@ -9,7 +9,13 @@ use noetl_types::{MachineId, PoolName, WorkerId};
 use super::setting::{AnySetting, Setting};
 use super::{LogFormat, Role, StoreChoice, read};
 
-const EMBEDDED: &[Role] = &[Role::Run, Role::Dev, Role::Server, Role::Client];
+const EMBEDDED: &[Role] = &[
+    Role::Run,
+    Role::Dev,
+    Role::Server,
+    Role::Client,
+    Role::Database,
+];
 const LISTENING: &[Role] = &[Role::Dev, Role::Server];
 const WORKING: &[Role] = &[Role::Worker, Role::Dev, Role::Run];
 const LASTING: &[Role] = &[Role::Dev, Role::Server, Role::Worker];
@@ -234,6 +240,49 @@ pub(crate) static SNAPSHOT_EVERY: Setting<u32> = Setting::new(
     "Events after which the state of a run is stored beside its log",
 );
 
+pub(crate) static INTERNAL_TOKEN: Setting<String> = Setting::absent(
+    "NOETL_INTERNAL_API_TOKEN",
+    "none; the internal API is closed",
+    read::text,
+    "Token of the internal API, which publishes, copies and purges; workers of pool system show it",
+)
+.secret();
+
+pub(crate) static OUTBOX: Setting<bool> = Setting::absent(
+    "NOETL_OUTBOX_ENABLED",
+    "true where NOETL_INTERNAL_API_TOKEN is set",
+    read::flag,
+    "Whether each event waits in the outbox for a publisher",
+);
+
+pub(crate) static OUTBOX_LEASE: Setting<u32> = Setting::new(
+    "NOETL_OUTBOX_LEASE_SECS",
+    "60",
+    read::number::<5, 3600>,
+    "Seconds after which a claimed row of the outbox is given to another publisher",
+);
+
+pub(crate) static OUTBOX_MAX_ATTEMPTS: Setting<u32> = Setting::new(
+    "NOETL_OUTBOX_MAX_ATTEMPTS",
+    "20",
+    read::number::<1, 1000>,
+    "How often a row of the outbox is tried before it waits for an operator",
+);
+
+pub(crate) static OUTBOX_KEEP: Setting<u32> = Setting::new(
+    "NOETL_OUTBOX_KEEP_HOURS",
+    "24",
+    read::number::<1, 8760>,
+    "Hours that published rows of the outbox are kept",
+);
+
+pub(crate) static AUTO_PURGE: Setting<u32> = Setting::new(
+    "NOETL_AUTO_PURGE_DAYS",
+    "0",
+    read::number::<0, 36_500>,
+    "Days after which the daily cleanup drops the logs of ended runs; 0 keeps them",
+);
+
 pub(crate) static THREADS: Setting<u32> = Setting::absent(
     "NOETL_WORKERS",
     "the number of cores",
@@ -354,7 +403,11 @@ pub(crate) static SERVER_URL: Setting<String> = Setting::new(
     read::url,
     "Address of the server",
 )
-.flag("server", "URL", &[Role::Worker, Role::Token, Role::Client]);
+.flag(
+    "server",
+    "URL",
+    &[Role::Worker, Role::Token, Role::Client, Role::Operator],
+);
 
 pub(crate) static PROFILE: Setting<String> = Setting::absent(
     "NOETL_PROFILE",
@@ -411,7 +464,7 @@ pub(crate) static HEARTBEAT: Setting<u32> = Setting::new(
 );
 
 /// Every setting, in the order in which they are shown.
-pub(crate) static TABLE: [&dyn AnySetting; 54] = [
+pub(crate) static TABLE: [&dyn AnySetting; 60] = [
     &DATA_DIR,
     &STORE,
     &HOST,
@@ -442,6 +495,12 @@ pub(crate) static TABLE: [&dyn AnySetting; 54] = [
     &SHARD_COUNT,
     &SHARD_INDEX,
     &SNAPSHOT_EVERY,
+    &INTERNAL_TOKEN,
+    &OUTBOX,
+    &OUTBOX_LEASE,
+    &OUTBOX_MAX_ATTEMPTS,
+    &OUTBOX_KEEP,
+    &AUTO_PURGE,
     &THREADS,
     &LOG,
     &LOG_FORMAT,

@@ -3,14 +3,14 @@
 use std::io;
 use std::net::SocketAddr;
 
-use noetl_server::http::{HttpSettings, Tls};
+use noetl_server::http::{HttpSettings, InternalToken, Tls};
 use tokio::net::TcpListener;
 
 use super::error::StartError;
 use super::store::Place;
 use crate::config::table::{
-    DEV, HOST, PORT, RATE_PER_TENANT, RATE_PER_TOKEN, TLS_CERT, TLS_CLIENT_CA, TLS_KEY,
-    UNSAFE_PLAINTEXT,
+    DEV, HOST, INTERNAL_TOKEN, PORT, RATE_PER_TENANT, RATE_PER_TOKEN, TLS_CERT, TLS_CLIENT_CA,
+    TLS_KEY, UNSAFE_PLAINTEXT,
 };
 use crate::config::{Config, ConfigError};
 use crate::error::Error;
@@ -55,6 +55,9 @@ pub(crate) fn http_settings(
         unsafe_plaintext: config.value(&UNSAFE_PLAINTEXT)?,
         rate_per_token: config.get(&RATE_PER_TOKEN)?.unwrap_or(rate),
         rate_per_tenant: config.get(&RATE_PER_TENANT)?.unwrap_or(rate),
+        internal_token: config
+            .get(&INTERNAL_TOKEN)?
+            .map(|token| InternalToken::new(&token)),
         ..HttpSettings::default()
     })
 }

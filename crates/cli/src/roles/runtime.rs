@@ -8,10 +8,11 @@ use noetl_types::{Millis, Text};
 
 use super::error::StartError;
 use crate::config::table::{
-    CLASSIC_CLAIM_MAX, COMMAND_LEASE, MACHINE_ID, NATS_BARE_SUBJECT, NATS_PASSWORD, NATS_TOKEN,
-    NATS_URL, NATS_URL_ALIAS, NATS_USER, OFFLINE_AFTER, PUBLIC_URL, SERVER_NAME, SHARD_COUNT,
-    SHARD_INDEX, SNAPSHOT_EVERY, STREAM_BACKFILL, STREAM_BATCH, STREAM_DEDUP, STREAM_ENABLED,
-    STREAM_POLL, STREAM_RETENTION,
+    AUTO_PURGE, CLASSIC_CLAIM_MAX, COMMAND_LEASE, INTERNAL_TOKEN, MACHINE_ID, NATS_BARE_SUBJECT,
+    NATS_PASSWORD, NATS_TOKEN, NATS_URL, NATS_URL_ALIAS, NATS_USER, OFFLINE_AFTER, OUTBOX,
+    OUTBOX_KEEP, OUTBOX_LEASE, OUTBOX_MAX_ATTEMPTS, PARTITIONS_AHEAD, PUBLIC_URL, SERVER_NAME,
+    SHARD_COUNT, SHARD_INDEX, SNAPSHOT_EVERY, STREAM_BACKFILL, STREAM_BATCH, STREAM_DEDUP,
+    STREAM_ENABLED, STREAM_POLL, STREAM_RETENTION,
 };
 use crate::config::{Config, ConfigError};
 
@@ -45,6 +46,7 @@ fn settings(config: &Config, url: Option<&str>) -> Result<Settings, ConfigError>
         Some(public_url) => Some(Text::from(public_url)),
         None => url.map(Text::from),
     };
+    let (is_server, has_token) = (url.is_some(), config.get(&INTERNAL_TOKEN)?.is_some());
     Ok(Settings {
         server_name: Text::from(config.value(&SERVER_NAME)?),
         public_url,
@@ -55,6 +57,15 @@ fn settings(config: &Config, url: Option<&str>) -> Result<Settings, ConfigError>
         shard_count: config.value(&SHARD_COUNT)?,
         shard_index: config.value(&SHARD_INDEX)?,
         snapshot_every: config.value(&SNAPSHOT_EVERY)?,
+        partitions_ahead: config.value(&PARTITIONS_AHEAD)?,
+        // Rows that nobody can claim would only pile up: in a run without a server, and in a server
+        // whose internal API is closed.
+        outbox: is_server && config.get(&OUTBOX)?.unwrap_or(has_token),
+        platform: is_server && has_token,
+        outbox_lease: Millis::from_secs(config.value(&OUTBOX_LEASE)?.into()),
+        outbox_max_attempts: config.value(&OUTBOX_MAX_ATTEMPTS)?,
+        outbox_keep: Millis::from_secs(u64::from(config.value(&OUTBOX_KEEP)?) * 3600),
+        auto_purge_days: config.value(&AUTO_PURGE)?,
         nats: nats(config)?,
         ..Settings::default()
     })

@@ -5,14 +5,20 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use std::sync::Arc;
 
 use noetl_api::WorkerApi;
-use noetl_tools::egress::EgressPolicy;
+use noetl_tools::egress::{EgressPolicy, EgressRule};
 use noetl_tools::{Settings as ToolSettings, Toolbox};
 use noetl_types::{Millis, PoolName, Text, WorkerId};
 use noetl_worker::{Settings, Worker};
 
-use crate::config::table::{COMMAND_LEASE, CONCURRENCY, EGRESS, HEARTBEAT, WORKER_ID};
+use crate::config::table::{
+    COMMAND_LEASE, CONCURRENCY, EGRESS, HEARTBEAT, INTERNAL_TOKEN, NATS_URL, NATS_URL_ALIAS,
+    WORKER_ID,
+};
 use crate::config::{Config, ConfigError};
 use crate::io::Env;
+
+/// The pool that runs the platform's own playbooks.
+const SYSTEM_POOL: &str = "system";
 
 /// A worker that is still to be started.
 #[derive(Debug)]
@@ -49,6 +55,17 @@ impl WorkerPlan {
         self
     }
 
+    /// The same for a server at an address. A worker of the platform's own pool knows its token.
+    pub(crate) fn for_server(mut self, config: &Config, url: &str) -> Result<Self, ConfigError> {
+        if self.settings.pool.as_str() == SYSTEM_POOL
+            && let Some(token) = config.get(&INTERNAL_TOKEN)?
+        {
+            let fields = [("token", token), ("url", url.to_owned())];
+            self.settings.secrets = noetl_worker::OwnSecrets::of("internal", fields);
+        }
+        Ok(self)
+    }
+
     /// Its name.
     pub(crate) fn name(&self) -> &WorkerId {
         &self.settings.worker_id
@@ -82,19 +99,82 @@ pub(super) fn chance() -> String {
     format!("{:08x}", number & 0xffff_ffff)
 }
 
+/// What the tools of the platform's own pool have, and those of no other.
+#[derive(Debug, Default)]
+pub(crate) struct OfPlatform {
+    /// Where they may connect to in any case: to their server.
+    always: Vec<EgressRule>,
+    /// The NATS server of tasks that name none.
+    nats_url: Option<String>,
+}
+
+impl OfPlatform {
+    /// What a worker of a pool has for a server.
+    pub(crate) fn of(config: &Config, pool: &PoolName, server: &str) -> Result<Self, ConfigError> {
+        if pool.as_str() != SYSTEM_POOL {
+            return Ok(Self::default());
+        }
+        let nats_url = match config.get(&NATS_URL)? {
+            Some(url) => Some(url),
+            None => config.get(&NATS_URL_ALIAS)?,
+        };
+        Ok(Self {
+            always: place_of(server),
+            nats_url,
+        })
+    }
+}
+
+/// The host and the port of an address.
+fn place_of(url: &str) -> Vec<EgressRule> {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("http", url));
+    let authority = rest.split('/').next().unwrap_or(rest);
+    let port = if scheme == "https" { 443 } else { 80 };
+    let end = authority.rsplit(':').next().unwrap_or_default();
+    let place = if end.parse::<u16>().is_ok() {
+        authority.to_owned()
+    } else {
+        format!("{authority}:{port}")
+    };
+    match EgressPolicy::parse(&place) {
+        Ok(EgressPolicy::Public { allow }) => allow,
+        Ok(EgressPolicy::Anywhere) | Err(_) => Vec::new(),
+    }
+}
+
 /// The tools of a worker. `otherwise` says where they may connect to, unless the user does.
 pub(crate) fn toolbox(
     config: &Config,
     env: &Env,
     otherwise: EgressPolicy,
+    platform: OfPlatform,
 ) -> Result<Arc<Toolbox>, ConfigError> {
+    let mut egress = config.get(&EGRESS)?.unwrap_or(otherwise);
+    if let EgressPolicy::Public { allow } = &mut egress {
+        allow.extend(platform.always);
+    }
     let variables = env
         .iter()
         .map(|(name, value)| (name.to_owned(), value.to_owned()));
     let settings = ToolSettings {
-        egress: config.get(&EGRESS)?.unwrap_or(otherwise),
+        egress,
+        nats_url: platform.nats_url,
         ..ToolSettings::default()
     };
     let settings = settings.with_environment(variables, &[]);
     Ok(Arc::new(Toolbox::new(settings)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_reached_at_its_port() {
+        let allowed = |url: &str| format!("{:?}", place_of(url));
+        assert!(allowed("http://noetl-server:8082").contains("noetl-server"));
+        assert!(allowed("http://noetl-server:8082").contains("8082"));
+        assert!(allowed("https://noetl.example/base").contains("443"));
+        assert!(allowed("http://10.0.0.7").contains("80"));
+    }
 }

@@ -9,6 +9,7 @@ mod examples;
 mod explain;
 mod graph;
 mod help;
+mod outbox;
 mod outside;
 mod process;
 mod replay;

@@ -18,6 +18,7 @@ mod kills;
 mod kinds;
 mod load;
 mod logs;
+mod platform;
 mod process;
 mod servers;
 mod town;

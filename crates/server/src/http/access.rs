@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use axum::Extension;
 use axum::extract::{MatchedPath, Request, State};
+use axum::http::HeaderMap;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use noetl_store::ApiToken;
@@ -13,6 +14,7 @@ use noetl_types::{ByteSize, ErrorCode, Scopes, Text, TokenId};
 use tokio::time::Instant;
 
 use super::failure::Failure;
+use super::internal::{self, InternalToken};
 use crate::metrics::Metrics;
 use crate::runtime::Behalf;
 
@@ -95,6 +97,8 @@ pub(super) enum Access {
     Identity,
     /// Any one of these.
     AnyOf(&'static [Scope]),
+    /// The token of the internal API, or this scope.
+    Internal(Scope),
 }
 
 /// What a route declares about itself.
@@ -102,6 +106,8 @@ pub(super) enum Access {
 pub(super) struct Rules {
     pub(super) access: Access,
     pub(super) max_body: ByteSize,
+    /// What the internal API asks for; while there is none, it is closed.
+    pub(super) internal: Option<InternalToken>,
     /// Its path, as counts name it.
     pub(super) route: &'static str,
     pub(super) metrics: Arc<Metrics>,
@@ -126,6 +132,14 @@ impl Access {
                 return caller.as_ref().map(drop).map_err(Failure::clone);
             }
             Self::AnyOf(scopes) => scopes,
+            Self::Internal(scope) => {
+                let may = caller.as_ref().is_ok_and(|identity| identity.may(scope));
+                return if may {
+                    Ok(())
+                } else {
+                    Err(internal::refused())
+                };
+            }
         };
         let identity = caller.as_ref().map_err(Failure::clone)?;
         if scopes.iter().any(|scope| identity.may(*scope)) {
@@ -136,6 +150,18 @@ impl Access {
             ErrorCode::Forbidden,
             format!("this needs the scope {}", wanted.join(" or ")),
         ))
+    }
+}
+
+impl Rules {
+    /// Whether a request may come in: by who makes it, or, to the internal API, by the token it shows.
+    fn check(&self, caller: &Caller, headers: &HeaderMap) -> Result<(), Failure> {
+        match self.access {
+            Access::Internal(_) if internal::check(self.internal, headers)? => Ok(()),
+            Access::Internal(_) | Access::Open | Access::Identity | Access::AnyOf(_) => {
+                self.access.check(caller)
+            }
+        }
     }
 }
 
@@ -153,7 +179,7 @@ pub(super) async fn gate(
         let path = path.map_or("", MatchedPath::as_str);
         Audited(format!("{} {path}", request.method()).into())
     });
-    let mut response = match rules.access.check(&caller) {
+    let mut response = match rules.check(&caller, request.headers()) {
         Ok(()) => {
             request.extensions_mut().insert(MaxBody(rules.max_body));
             next.run(request).await

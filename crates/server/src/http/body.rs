@@ -28,6 +28,21 @@ pub(super) struct JsonBody<T>(pub(super) T);
 #[derive(Debug)]
 pub(super) struct JsonBodyOrDefault<T>(pub(super) T);
 
+/// A body that is a list.
+#[derive(Debug)]
+pub(super) struct JsonListBody<T>(pub(super) Vec<T>);
+
+impl<T: DeserializeOwned> FromRequest<App> for JsonListBody<T> {
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Failure> {
+        let body = bytes_of(request, app).await?;
+        let list = serde_json::from_slice(&body);
+        list.map(Self)
+            .map_err(|error| refusal::<Vec<T>>(&body, &error))
+    }
+}
+
 impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
     type Rejection = Failure;
 

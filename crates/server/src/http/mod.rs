@@ -15,6 +15,7 @@ mod failure;
 mod front;
 mod handlers;
 mod identity;
+mod internal;
 mod live;
 mod params;
 mod rates;
@@ -27,6 +28,7 @@ mod stall;
 mod tests;
 mod tls;
 
+pub use internal::InternalToken;
 pub use serve::{ServeError, serve};
 pub use settings::HttpSettings;
 pub use tls::{Tls, TlsRefused};

@@ -18,9 +18,10 @@ use super::access::{Access, Caller, Rules, Scope, gate};
 use super::acting::App;
 use super::failure::Failure;
 use super::handlers::{
-    audit, catalog, classic, commands, execute, executions, health, replay, results, signals,
-    stream, streams, system, tokens, vars, workers,
+    audit, catalog, classic, commands, execute, executions, health, internal, outbox, replay,
+    results, signals, stream, streams, system, tokens, vars, workers,
 };
+use super::internal::InternalToken;
 use super::settings::HttpSettings;
 use crate::metrics::Metrics;
 use crate::runtime::Runtime;
@@ -46,6 +47,11 @@ const CATALOG_READ_OR_WORK: Access = Access::AnyOf(&[Scope::CatalogRead, Scope::
 const ADMIN: Access = Access::AnyOf(&[Scope::Admin]);
 const READ_OR_WORK: Access = Access::AnyOf(&[Scope::ExecRead, Scope::Worker]);
 
+const OUTBOX: Access = Access::Internal(Scope::InternalOutbox);
+const PROJECT: Access = Access::Internal(Scope::InternalProject);
+const RETENTION: Access = Access::Internal(Scope::InternalRetention);
+const PLATFORM: Access = Access::Internal(Scope::Admin);
+
 const GET: MethodFilter = MethodFilter::GET;
 const POST: MethodFilter = MethodFilter::POST;
 const PUT: MethodFilter = MethodFilter::PUT;
@@ -57,7 +63,11 @@ pub(super) fn router(
     settings: &HttpSettings,
     shutdown: CancellationToken,
 ) -> Router {
-    let routes = Routes::new(settings.max_body, Arc::clone(runtime.metrics()));
+    let routes = Routes::new(
+        settings.max_body,
+        settings.internal_token,
+        Arc::clone(runtime.metrics()),
+    );
     all(routes).finish(App::new(runtime, settings, shutdown))
 }
 
@@ -71,13 +81,15 @@ fn all(routes: Routes) -> Routes {
     let routes = stream_routes(routes);
     let routes = worker_routes(routes);
     let routes = classic_routes(routes);
+    let routes = internal_routes(routes);
+    let routes = platform_routes(routes);
     identity_routes(routes)
 }
 
 /// Every route, with what it declares.
 #[cfg(test)]
 pub(super) fn table() -> Vec<Declared> {
-    all(Routes::new(ByteSize::from_mib(1), Arc::default())).table
+    all(Routes::new(ByteSize::from_mib(1), None, Arc::default())).table
 }
 
 /// What a route declares about itself.
@@ -267,7 +279,7 @@ fn stream_routes(routes: Routes) -> Routes {
         .add(EXEC_READ, GET, paths::STREAM_STATUS, stream::status)
         .add(EXEC_READ, GET, paths::STREAM_FEED, stream::feed)
         .add(EXEC_READ, GET, paths::STREAM_EVENT, stream::event)
-        .add(ADMIN, POST, paths::STREAM_REBUILD, stream::rebuild)
+        .add(PLATFORM, POST, paths::STREAM_REBUILD, stream::rebuild)
 }
 
 fn classic_routes(routes: Routes) -> Routes {
@@ -307,11 +319,64 @@ fn worker_routes(routes: Routes) -> Routes {
         )
 }
 
+fn internal_routes(routes: Routes) -> Routes {
+    routes
+        .add(OUTBOX, GET, paths::OUTBOX, outbox::list)
+        .add(OUTBOX, POST, paths::OUTBOX_CLAIM, outbox::claim)
+        .add(
+            OUTBOX,
+            POST,
+            paths::OUTBOX_MARK_PUBLISHED,
+            outbox::mark_published,
+        )
+        .add(OUTBOX, POST, paths::OUTBOX_MARK_FAILED, outbox::mark_failed)
+        .add(
+            OUTBOX,
+            GET,
+            paths::OUTBOX_PENDING_COUNT,
+            outbox::pending_count,
+        )
+        .add(OUTBOX, GET, paths::OUTBOX_DEAD, outbox::dead)
+        .add(OUTBOX, POST, paths::OUTBOX_REPLAY, outbox::replay)
+        .add(OUTBOX, POST, paths::OUTBOX_DISCARD, outbox::discard)
+        .with_body(MAX_BATCH_BODY)
+        .add(PROJECT, POST, paths::EVENTS_PROJECT, internal::project)
+        .add(
+            PROJECT,
+            POST,
+            paths::EVENTS_MATERIALIZE,
+            internal::materialize,
+        )
+        .with_usual_body()
+        .add(PROJECT, POST, paths::PROJECTION_ADVANCE, internal::advance)
+        .add(RETENTION, POST, paths::CLEANUP_PURGE, internal::purge)
+}
+
+/// What is known by name and not done here yet.
+fn platform_routes(routes: Routes) -> Routes {
+    let any = GET.or(POST).or(PUT);
+    let closed = [
+        (PROJECT, paths::INGRESS),
+        (PROJECT, paths::CONTAINER_CALLBACK),
+        (PLATFORM, paths::PLUGINS),
+        (PLATFORM, paths::OBJECTS),
+        (PLATFORM, paths::WALLET_ROTATE),
+        (PLATFORM, paths::WALLET_KEY_STATUS),
+        (PLATFORM, paths::SECRET_AUDIT),
+        (PLATFORM, paths::CROSS_REGION_RESOLVE),
+    ];
+    let routes = closed.into_iter().fold(routes, |routes, (access, path)| {
+        routes.add(access, any, path, system::not_supported)
+    });
+    routes.add(PLATFORM, GET, paths::CELLS, internal::cells)
+}
+
 /// Routes, each with what it declares.
 pub(super) struct Routes {
     router: Router<App>,
     usual_body: ByteSize,
     max_body: ByteSize,
+    internal: Option<InternalToken>,
     metrics: Arc<Metrics>,
     is_audited: bool,
     #[cfg(test)]
@@ -319,11 +384,16 @@ pub(super) struct Routes {
 }
 
 impl Routes {
-    pub(super) fn new(usual_body: ByteSize, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn new(
+        usual_body: ByteSize,
+        internal: Option<InternalToken>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         Self {
             router: Router::new(),
             usual_body,
             max_body: usual_body,
+            internal,
             metrics,
             is_audited: false,
             #[cfg(test)]
@@ -371,6 +441,7 @@ impl Routes {
         let rules = Rules {
             access,
             max_body: self.max_body,
+            internal: self.internal,
             route: path,
             metrics: Arc::clone(&self.metrics),
             is_audited: self.is_audited,
@@ -395,6 +466,7 @@ impl Routes {
             usual_body: self.usual_body,
             max_body: self.max_body,
             is_audited: self.is_audited,
+            internal: self.internal,
             metrics: self.metrics,
             #[cfg(test)]
             table,

@@ -2,6 +2,7 @@
 
 use noetl_types::{ByteSize, Millis};
 
+use super::internal::InternalToken;
 use super::tls::Tls;
 
 /// How requests are taken.
@@ -30,6 +31,8 @@ pub struct HttpSettings {
     pub rate_per_token: u32,
     /// Requests in a second for each tenant; 0 means any number.
     pub rate_per_tenant: u32,
+    /// What opens the internal API; without one it is closed.
+    pub internal_token: Option<InternalToken>,
 }
 
 impl HttpSettings {
@@ -58,6 +61,7 @@ impl Default for HttpSettings {
             unsafe_plaintext: false,
             rate_per_token: 0,
             rate_per_tenant: 0,
+            internal_token: None,
         }
     }
 }

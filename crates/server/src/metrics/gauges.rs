@@ -49,6 +49,6 @@ impl Gauges {
     }
 }
 
-fn whole(count: u64) -> i64 {
+pub(super) fn whole(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }

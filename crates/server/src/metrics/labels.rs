@@ -119,3 +119,15 @@ pub(super) struct PoolLabels {
 pub(super) struct StatusLabels {
     pub(super) status: &'static str,
 }
+
+/// Why something was refused.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct CodeLabels {
+    pub(super) code: &'static str,
+}
+
+/// What rows are of.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct TableLabels {
+    pub(super) table: &'static str,
+}

@@ -6,6 +6,7 @@
 
 mod gauges;
 mod labels;
+mod platform;
 
 use std::fmt;
 use std::time::Duration;
@@ -21,6 +22,7 @@ use prometheus_client::registry::Registry;
 pub(crate) use gauges::Gauges;
 use labels::{DedupLabels, ExecuteLabels, HttpLabels, WriteLabels};
 pub(crate) use labels::{Entry, EventLabels, Outcome};
+use platform::Platform;
 
 /// What an answer to a scrape is.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -45,6 +47,7 @@ pub(crate) struct Metrics {
     writes: Family<WriteLabels, Counter>,
     write_seconds: Family<WriteLabels, Histogram>,
     gauges: Gauges,
+    platform: Platform,
 }
 
 impl fmt::Debug for Metrics {
@@ -65,6 +68,7 @@ impl Default for Metrics {
         registry.register("build", "Which build this is", build);
         let mut metrics = Self {
             gauges: Gauges::registered(&mut registry),
+            platform: Platform::registered(&mut registry),
             registry,
             events: Family::default(),
             append_seconds: seconds(),
@@ -125,6 +129,11 @@ impl Metrics {
     /// What is read from the store.
     pub(crate) const fn gauges(&self) -> &Gauges {
         &self.gauges
+    }
+
+    /// What the platform does for itself.
+    pub(crate) const fn platform(&self) -> &Platform {
+        &self.platform
     }
 
     /// Events were appended.

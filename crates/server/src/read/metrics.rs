@@ -8,6 +8,11 @@ impl Runtime {
         let gauges = self.metrics().gauges();
         gauges.count(&self.store().counts(self.tenant()).await?);
         gauges.count_pools(&self.store().pool_counts().await?);
+        let (platform, now) = (self.metrics().platform(), self.now());
+        platform.outbox(&self.store().outbox_facts().await?, now);
+        if let Some(until) = self.store().months_until().await? {
+            platform.room(until.since(now));
+        }
         self.metrics().text().map_err(|error| {
             tracing::error!(%error, "what is counted cannot be written");
             RuntimeError::refused(noetl_types::ErrorCode::Internal, "nothing can be told")

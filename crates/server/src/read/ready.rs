@@ -19,7 +19,10 @@ impl Runtime {
         } else {
             Err("the lease of the machine id has run out".into())
         };
-        let ready = Ready::of([("store", store), ("machine_id", machine_id)]);
+        let mut ready = Ready::of([("store", store), ("machine_id", machine_id)]);
+        for worry in self.worries() {
+            ready = ready.and(worry.what, worry.health, Err(worry.reason));
+        }
         // Everything goes on without these, a little later.
         let beside = [
             ("nats", self.messaging_trouble()),

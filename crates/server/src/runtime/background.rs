@@ -22,6 +22,10 @@ use super::{Core, ids};
 /// How often what was kept for a while is looked through.
 const TIDY: Duration = Duration::from_mins(1);
 
+/// Pages of published rows that are forgotten at once, so that the purge keeps up with 50,000 events a
+/// second, and leaves room for others between two pages.
+const TIDY_ROUNDS: u32 = 6000;
+
 /// How much longer than promised things are kept.
 const SLACK_MS: i64 = 60_000;
 
@@ -36,6 +40,9 @@ impl Core {
         self.tasks.spawn(async move { core.ring_for_ever().await });
         let core = Arc::clone(self);
         self.tasks.spawn(async move { core.tidy_for_ever().await });
+        let core = Arc::clone(self);
+        self.tasks
+            .spawn(async move { core.look_after_store().await });
     }
 
     /// Starts what tells others, and what hears them.
@@ -71,6 +78,26 @@ impl Core {
             for what in Swept::ALL {
                 if let Err(error) = self.store.sweep(*what, now, PageLimit::MAX).await {
                     tracing::warn!(error = %causes(&error), ?what, "old rows stay");
+                }
+            }
+            self.tidy_outbox().await;
+        }
+    }
+
+    /// Forgets rows of the outbox that were published long enough ago, a few at a time.
+    async fn tidy_outbox(&self) {
+        let before = self.clock.now().saturating_sub(self.settings.outbox_keep);
+        for _ in 0..TIDY_ROUNDS {
+            match self.store.purge_outbox(before, PageLimit::MAX).await {
+                Ok(count) => {
+                    self.metrics.platform().purged("outbox", count);
+                    if count < u64::from(PageLimit::MAX.get()) {
+                        return;
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(error = %causes(&error), "published rows stay");
+                    return;
                 }
             }
         }

@@ -16,7 +16,11 @@ mod error;
 mod ids;
 mod leases;
 mod messaging;
+mod outbox;
 mod outcome;
+mod platform;
+mod project;
+mod purge;
 mod repeat;
 mod reports;
 mod results;
@@ -28,6 +32,7 @@ mod steer;
 mod stream;
 mod tokens;
 mod trail;
+mod upkeep;
 mod worker_api;
 
 use std::sync::Arc;
@@ -67,6 +72,8 @@ pub use stream::StreamSettings;
 use tokens::Tokens;
 pub(crate) use trail::Act;
 use trail::Trail;
+use upkeep::Worries;
+pub(crate) use upkeep::Worry;
 
 /// Drives executions on a store. A clone is another handle of the same, on the same behalf.
 #[derive(Clone)]
@@ -94,6 +101,7 @@ struct Core {
     opened_at: Timestamp,
     alarms: Alarms,
     metrics: Arc<Metrics>,
+    worries: Worries,
     /// The way to other processes, where there is one.
     messaging: Option<Messaging>,
     /// Changes with every append of this process.
@@ -164,10 +172,14 @@ impl Runtime {
         if let Some(notices) = notices {
             core.work_with_others(notices);
         }
-        Ok(Self {
+        let runtime = Self {
             core,
             behalf: Behalf::default(),
-        })
+        };
+        if runtime.settings().platform {
+            runtime.run_platform();
+        }
+        Ok(runtime)
     }
 
     /// A handle of the same on behalf of somebody else.
@@ -239,6 +251,11 @@ impl Runtime {
     /// Which workers were asked to leave.
     pub(crate) fn draining(&self) -> &Draining {
         &self.core.draining
+    }
+
+    /// What is not as it should be with the store.
+    pub(crate) fn worries(&self) -> Vec<Worry> {
+        self.core.worries.all()
     }
 
     /// The time.
@@ -315,6 +332,7 @@ impl Core {
             claims: Claims::default(),
             draining: Draining::default(),
             alarms: Alarms::default(),
+            worries: Worries::default(),
             metrics: Arc::default(),
             messaging: parts.messaging,
             appended: watch::Sender::new(0),

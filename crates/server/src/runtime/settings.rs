@@ -27,6 +27,20 @@ pub struct Settings {
     pub cached_executions: usize,
     /// How many events a log grows by, at least, before its state is stored beside it.
     pub snapshot_every: u32,
+    /// Months of the log that are prepared ahead of time, where it has months.
+    pub partitions_ahead: u32,
+    /// Whether each event gets a row of the outbox, for publishers to take.
+    pub outbox: bool,
+    /// How long a row of the outbox is a publisher's.
+    pub outbox_lease: Millis,
+    /// How often a row is tried before it is dead.
+    pub outbox_max_attempts: u32,
+    /// How long rows are kept that are published.
+    pub outbox_keep: Millis,
+    /// Whether the playbooks that ship with the platform are registered and started here.
+    pub platform: bool,
+    /// Days after which the daily cleanup drops the logs of ended runs; 0 keeps them.
+    pub auto_purge_days: u32,
     /// How often the store is asked for what has run out, has come due or was left by others.
     pub sweep: Millis,
     /// The environment that playbooks may read.
@@ -48,6 +62,13 @@ impl Default for Settings {
             shard_index: 0,
             cached_executions: 20_000,
             snapshot_every: 500,
+            partitions_ahead: 3,
+            outbox: false,
+            outbox_lease: Millis::from_secs(60),
+            outbox_max_attempts: 20,
+            outbox_keep: Millis::from_secs(24 * 3600),
+            platform: false,
+            auto_purge_days: 0,
             sweep: Millis::from_secs(1),
             env: JsonMap::new(),
             nats: None,

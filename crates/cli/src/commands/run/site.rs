@@ -178,7 +178,12 @@ async fn settle(
     }
     let pool = roles::own_pool();
     let plan = WorkerPlan::new(config, pool.clone(), &io.env)?.for_one_run();
-    let toolbox = roles::toolbox(config, &io.env, EgressPolicy::Anywhere)?;
+    let toolbox = roles::toolbox(
+        config,
+        &io.env,
+        EgressPolicy::Anywhere,
+        roles::OfPlatform::default(),
+    )?;
     let worker = plan.start(Arc::new(runtime.clone()), toolbox);
     let stop = CancellationToken::new();
     let worker = tokio::spawn(worker.run(stop.clone()));

@@ -72,8 +72,10 @@ async fn work(config: &Config, io: &mut Io<'_>) -> Result<(), Error> {
     let (orderly, at_once) = roles::stopped()?;
     let client = roles::client(config)?;
     let url = config.value(&SERVER_URL)?;
-    let plan = WorkerPlan::new(config, config.value(&POOL)?, &io.env)?;
-    let toolbox = roles::toolbox(config, &io.env, EgressPolicy::Public { allow: Vec::new() })?;
+    let plan = WorkerPlan::new(config, config.value(&POOL)?, &io.env)?.for_server(config, &url)?;
+    let public = EgressPolicy::Public { allow: Vec::new() };
+    let platform = roles::OfPlatform::of(config, plan.pool(), &url)?;
+    let toolbox = roles::toolbox(config, &io.env, public, platform)?;
     writeln!(
         io.out,
         "NoETL worker {} of pool {} for {url}",

@@ -7,6 +7,8 @@ pub(super) mod commands;
 pub(super) mod execute;
 pub(super) mod executions;
 pub(super) mod health;
+pub(super) mod internal;
+pub(super) mod outbox;
 pub(super) mod replay;
 pub(super) mod results;
 pub(super) mod signals;

@@ -1,10 +1,13 @@
 //! Requests against a whole server on a store in memory.
 
+mod backends;
 mod bodies;
 mod catalog;
 mod catalog_lists;
 mod classic;
 mod explain;
+mod internal;
+mod purge;
 mod reading;
 mod replay;
 mod routes;
@@ -30,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::door::Doorman;
 use super::front::Front;
+use super::internal::InternalToken;
 use super::routes::router;
 use super::settings::HttpSettings;
 use crate::clock::SystemClock;
@@ -76,6 +80,7 @@ async fn house_on(store: Arc<dyn Store>) -> House {
 async fn closed_house() -> House {
     let settings = HttpSettings {
         is_dev: false,
+        internal_token: Some(InternalToken::new("opens what is internal")),
         ..HttpSettings::default()
     };
     house_with(Arc::new(MemoryStore::new()), &settings).await

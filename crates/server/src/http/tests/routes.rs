@@ -28,6 +28,7 @@ const ROUTES: &[(&str, &str)] = &[
     ("GET", "/livez"),
     ("GET", "/health"),
     ("GET", "/readyz"),
+    ("GET", "/metrics"),
     ("POST", "/api/execute"),
     ("GET", "/api/executions"),
     ("GET", "/api/executions/7000000000000000000"),
@@ -307,7 +308,7 @@ async fn with_routes(add: impl FnOnce(Routes) -> Routes) -> House {
     let runtime = house.runtime.clone();
     let app = App::new(runtime.clone(), &settings, CancellationToken::new());
     let door = Doorman::new(runtime, &settings);
-    let routes = add(Routes::new(ByteSize::from_kib(1), Arc::default()));
+    let routes = add(Routes::new(ByteSize::from_kib(1), None, Arc::default()));
     House {
         front: Front::new(routes.finish(app), door),
         ..house

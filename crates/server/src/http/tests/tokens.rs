@@ -110,6 +110,9 @@ async fn nobody_gets_in_without_a_token() {
             Access::Identity | Access::AnyOf(_) => {
                 reply.is_problem(ErrorCode::Unauthenticated);
             }
+            Access::Internal(_) => {
+                reply.is_problem(ErrorCode::Forbidden);
+            }
         }
     }
     let nowhere = house.get("/api/nowhere").await;
@@ -128,9 +131,10 @@ async fn each_scope_opens_its_routes_and_no_others() {
             let is_allowed = match route.access {
                 Access::Open | Access::Identity => true,
                 Access::AnyOf(scopes) => scopes.iter().any(|scope| held.allow(*scope)),
+                Access::Internal(scope) => held.allow(scope),
             };
             assert_ne!(reply.status, 401, "{scope} {method} {path}");
-            let is_refused = reply.status == 403 && reply.text.contains("this needs the scope");
+            let is_refused = reply.status == 403 && reply.text.contains("this needs the ");
             assert_eq!(
                 is_refused, !is_allowed,
                 "{scope} {method} {path}: {}",

@@ -14,6 +14,7 @@ use noetl_types::{
 use super::beyond::waits;
 use super::changes::timers;
 use crate::runtime::error::RuntimeError;
+use crate::runtime::platform::PUBLISHER;
 use crate::runtime::{Core, Definition};
 
 /// What snapshots of the driver are called.
@@ -107,6 +108,11 @@ impl Live {
             last_node: execution.view.last_node_name.clone(),
             ..Self::born(definition, execution.execution_id, facts.clone())
         })
+    }
+
+    /// Whether it publishes the outbox. One that published its own steps would never come to rest.
+    pub(super) fn is_publisher(&self) -> bool {
+        self.header.path.as_str() == PUBLISHER
     }
 
     /// A copy, which costs next to nothing.

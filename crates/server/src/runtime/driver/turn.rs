@@ -411,7 +411,10 @@ impl Draft {
         let offers = self.offers();
         let whose = (self.live.header.execution_id, self.now);
         let grants = Grants::assign(core, &mut self.changes, &offers, whose);
-        let append = self.append();
+        let append = Append {
+            outbox: core.settings.outbox && !self.live.is_publisher(),
+            ..self.append()
+        };
         let outcome = self.events.iter().rev().find_map(Outcome::of);
         let counted: Vec<_> = append.events.iter().map(EventLabels::of).collect();
         let began = tokio::time::Instant::now();

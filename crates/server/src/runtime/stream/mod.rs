@@ -24,7 +24,7 @@ use super::{Core, entropy};
 use publisher::Publisher;
 
 /// The name of the cursor.
-const CURSOR: &str = "event_stream_tailer";
+pub(super) const CURSOR: &str = "event_stream_tailer";
 
 /// The stream at the broker.
 const STREAM: &str = "noetl_events";

@@ -1,0 +1,163 @@
+//! `noetl db`: the database itself: how it stands, whether it is whole, a copy of it.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::{Args, Subcommand, ValueHint};
+use noetl_store::{LogDamage, Store, StoreError, verify_logs};
+use noetl_types::limits::PageLimit;
+use noetl_types::{ByteSize, Millis};
+
+use super::platform::write_table;
+use crate::config::{Config, Database, Flags};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::io::Io;
+use crate::render::words::visible;
+use crate::roles::{self, Opened, Place, StartError};
+
+/// Look at the database, check it, copy it
+///
+/// A database file has one process at a time: stop its server first.
+#[derive(Debug, Args)]
+pub(crate) struct DbArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Status(StatusArgs),
+    Migrate(MigrateArgs),
+    Check(CheckArgs),
+    Backup(BackupArgs),
+}
+
+/// Show the version, the size and the tables
+#[derive(Debug, Args)]
+struct StatusArgs {
+    #[command(flatten)]
+    settings: Flags<Database>,
+}
+
+/// Bring the tables up to date; a server does so too when it starts
+#[derive(Debug, Args)]
+struct MigrateArgs {
+    #[command(flatten)]
+    settings: Flags<Database>,
+}
+
+/// Check that nothing is damaged and that no log was edited
+#[derive(Debug, Args)]
+struct CheckArgs {
+    #[command(flatten)]
+    settings: Flags<Database>,
+}
+
+/// Copy the database to a file that is not there yet
+#[derive(Debug, Args)]
+struct BackupArgs {
+    /// The copy
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    to: PathBuf,
+    #[command(flatten)]
+    settings: Flags<Database>,
+}
+
+/// Threads of a command on a database.
+const THREADS: usize = 2;
+
+/// Does what the verb says.
+pub(crate) fn run(args: &DbArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
+    let given = match &args.verb {
+        Verb::Status(args) => &args.settings.given,
+        Verb::Migrate(args) => &args.settings.given,
+        Verb::Check(args) => &args.settings.given,
+        Verb::Backup(args) => &args.settings.given,
+    };
+    let config = Config::load(given, &io.env)?;
+    io.warn(&config.warnings)?;
+    let place = Place::of(&config)?;
+    let threads = roles::threads(&config, THREADS)?;
+    threads.block_on(async {
+        let store = open(&place).await?;
+        let shown = place.shown();
+        match &args.verb {
+            Verb::Status(_) => status(&*store, &shown, io).await,
+            Verb::Migrate(_) => migrated(&*store, &shown, io).await,
+            Verb::Check(_) => check(&*store, &shown, io).await,
+            Verb::Backup(args) => backup(&*store, &args.to, io).await,
+        }
+    })
+}
+
+async fn open(place: &Place) -> Result<Arc<dyn Store>, Error> {
+    match place.open().await? {
+        Opened::Store(store) => Ok(store),
+        Opened::Held(beacon) => Err(StartError::InUse {
+            path: place.shown(),
+            waited: Millis::ZERO,
+            holder: beacon.map(|beacon| format!("the server of process {}", beacon.pid)),
+        }
+        .into()),
+    }
+}
+
+async fn status(store: &dyn Store, place: &str, io: &mut Io<'_>) -> Result<Exit, Error> {
+    let facts = store.facts().await.map_err(failed)?;
+    writeln!(io.out, "{} database {place}", facts.backend)?;
+    let size = ByteSize::from_bytes(facts.bytes);
+    let (version, epoch) = (facts.schema_version, facts.log_epoch.get());
+    writeln!(
+        io.out,
+        "schema {version}, life {epoch} of the log, {size}\n"
+    )?;
+    let rows: Vec<Vec<String>> = facts
+        .rows
+        .iter()
+        .map(|(table, count)| vec![(*table).to_owned(), count.to_string()])
+        .collect();
+    write_table(&["TABLE", "ROWS"], &rows, io)?;
+    Ok(Exit::Ok)
+}
+
+async fn migrated(store: &dyn Store, place: &str, io: &mut Io<'_>) -> Result<Exit, Error> {
+    // Opening it has done it.
+    let facts = store.facts().await.map_err(failed)?;
+    writeln!(io.out, "{place} is at schema {}", facts.schema_version)?;
+    Ok(Exit::Ok)
+}
+
+async fn check(store: &dyn Store, place: &str, io: &mut Io<'_>) -> Result<Exit, Error> {
+    let mut faults = store.integrity().await.map_err(failed)?;
+    let mut after = None;
+    loop {
+        let page = verify_logs(store, after, PageLimit::MAX).await;
+        let (damaged, last) = page.map_err(failed)?;
+        faults.extend(damaged.iter().map(LogDamage::to_string));
+        if last.is_none() {
+            break;
+        }
+        after = last;
+    }
+    for fault in &faults {
+        writeln!(io.out, "{}", visible(fault))?;
+    }
+    if faults.is_empty() {
+        writeln!(io.out, "{place} is whole: every log is as it was written")?;
+        return Ok(Exit::Ok);
+    }
+    io.talk(format_args!("{} faults in {place}", faults.len()))?;
+    Ok(Exit::Failed)
+}
+
+async fn backup(store: &dyn Store, to: &Path, io: &mut Io<'_>) -> Result<Exit, Error> {
+    store.backup(to).await.map_err(failed)?;
+    writeln!(io.out, "Copied to {}", visible(&to.to_string_lossy()))?;
+    Ok(Exit::Ok)
+}
+
+fn failed(source: StoreError) -> Error {
+    Error::Store(source)
+}

@@ -1,0 +1,280 @@
+//! The playbooks that ship with the platform, on a real NATS server: the outbox is published by workers
+//! that know nothing but the internal API.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use noetl_api::execute::ExecuteRequest;
+use noetl_api::internal::ProjectRequest;
+use noetl_bus::nats::{Link, LinkSettings, StreamPlan};
+use noetl_server::http::{HttpSettings, InternalToken, serve};
+use noetl_server::{Clock as _, Runtime, Settings, SystemClock};
+use noetl_store::postgres::PostgresOptions;
+use noetl_store::{MemoryStore, OutboxFilter, OutboxStatus, PostgresStore, Store};
+use noetl_testkit::nats::Nats;
+use noetl_testkit::postgres::Database;
+use noetl_tools::{Settings as ToolSettings, Toolbox};
+use noetl_types::limits::PageLimit;
+use noetl_types::{ExecutionId, Json, PlaybookPath, PoolName, Version, WorkerId};
+use noetl_worker::Worker;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+const TOKEN: &str = "a token that must not leave the worker";
+/// How long anything may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(300);
+const MOMENT: Duration = Duration::from_millis(50);
+
+const EVENTS: StreamPlan = StreamPlan {
+    name: "noetl_events",
+    subjects: &["noetl.events.>"],
+    max_age: Duration::from_secs(86_400),
+    duplicate_window: Duration::from_secs(120),
+};
+
+/// A server with an outbox, a worker of the platform, and a broker.
+struct Platform {
+    store: Arc<dyn Store>,
+    runtime: Runtime,
+    link: Link,
+    stop: CancellationToken,
+    _nats: Nats,
+}
+
+impl Platform {
+    async fn open(store: Arc<dyn Store>, publishers: u32, starts_itself: bool) -> Self {
+        let nats = Nats::start().expect("a NATS server");
+        let link = Link::open(LinkSettings {
+            url: nats.url().to_owned(),
+            name: "test".to_owned(),
+            ..LinkSettings::default()
+        });
+        let link = link.await.expect("a link");
+        link.ensure(&EVENTS).await.expect("the stream");
+        let settings = Settings {
+            outbox: true,
+            platform: starts_itself,
+            ..Settings::default()
+        };
+        let clock = Arc::new(SystemClock);
+        let runtime = Runtime::open(Arc::clone(&store), clock, settings)
+            .await
+            .unwrap();
+        let stop = CancellationToken::new();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let http = HttpSettings {
+            internal_token: Some(InternalToken::new(TOKEN)),
+            ..HttpSettings::default()
+        };
+        tokio::spawn(serve(runtime.clone(), listener, http, stop.clone()));
+        let tools = ToolSettings {
+            nats_url: Some(nats.url().to_owned()),
+            ..ToolSettings::default()
+        };
+        let pool = PoolName::new("system").unwrap();
+        let mut settings = noetl_worker::Settings::new(WorkerId::new("w").unwrap(), pool);
+        settings.max_concurrent = publishers;
+        settings.secrets =
+            noetl_worker::OwnSecrets::of("internal", [("token", TOKEN.to_owned()), ("url", url)]);
+        let worker = Worker::new(
+            Arc::new(runtime.clone()),
+            Arc::new(Toolbox::new(tools)),
+            settings,
+        );
+        tokio::spawn(worker.run(stop.clone()));
+        Self {
+            store,
+            runtime,
+            link,
+            stop,
+            _nats: nats,
+        }
+    }
+
+    /// Puts events of others into the log, and so into the outbox.
+    async fn fill(&self, events: u64) {
+        let made = noetl_types::Timestamp::parse("2026-01-05T00:00:00Z").unwrap();
+        let first = (made.as_unix_ms() - 1_704_067_200_000) << 22;
+        let id = |number: u64| Json::from(first + i64::try_from(number).unwrap());
+        let event = |number: u64| {
+            Json::object([
+                ("execution_id", id(number / 100)),
+                ("event_id", id(1_000_000 + number)),
+                ("event_type", Json::from("step.enter")),
+                ("context", Json::object([("n", Json::from(number))])),
+            ])
+        };
+        let numbers: Vec<u64> = (0..events).collect();
+        for part in numbers.chunks(1000) {
+            let events = part.iter().map(|number| event(*number)).collect();
+            let answer = self
+                .runtime
+                .project(ProjectRequest { events })
+                .await
+                .unwrap();
+            assert_eq!(answer.projected, part.len() as u64, "{answer:?}");
+        }
+    }
+
+    async fn count(&self, status: OutboxStatus) -> u64 {
+        let facts = self.store.outbox_facts().await.unwrap();
+        facts.rows.get(&status).copied().unwrap_or(0)
+    }
+
+    /// Waits until nothing is left to be published.
+    async fn drained(&self) {
+        let drained = async {
+            while self
+                .store
+                .outbox_facts()
+                .await
+                .unwrap()
+                .oldest_unpublished
+                .is_some()
+            {
+                tokio::time::sleep(MOMENT).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, drained)
+            .await
+            .expect("all is published in time");
+    }
+
+    async fn start_publisher(&self) -> ExecutionId {
+        let request = ExecuteRequest {
+            path: Some(PlaybookPath::new("system/outbox_publisher").unwrap()),
+            ..ExecuteRequest::default()
+        };
+        self.runtime.execute(request).await.unwrap().execution_id
+    }
+
+    async fn close(self) {
+        self.stop.cancel();
+        self.runtime.close(PATIENCE).await;
+    }
+}
+
+/// Racing publishers over many rows: each event is published, and none twice.
+async fn race(store: Arc<dyn Store>, events: u64) {
+    let platform = Platform::open(store, 16, false).await;
+    platform.runtime.register_shipped().await.unwrap();
+    platform.fill(events).await;
+    assert_eq!(platform.count(OutboxStatus::Pending).await, events);
+    // Whoever listens sees each publication, whatever the stream makes of its id.
+    let mut heard = platform.link.listen("noetl.events.>").await.unwrap();
+    let listener = tokio::spawn(async move {
+        let mut seen: BTreeMap<(i64, i64), u32> = BTreeMap::new();
+        while (seen.len() as u64) < events {
+            let body = heard.next().await.expect("a message");
+            let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+            let key = |name: &str| body[name].as_i64().unwrap();
+            *seen.entry((key("execution_id"), key("seq"))).or_default() += 1;
+        }
+        seen
+    });
+    for _ in 0..16 {
+        platform.start_publisher().await;
+    }
+    platform.drained().await;
+    let seen = tokio::time::timeout(PATIENCE, listener)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(seen.len() as u64, events);
+    assert!(
+        seen.values().all(|times| *times == 1),
+        "an event was published twice"
+    );
+    assert_eq!(platform.count(OutboxStatus::Published).await, events);
+    let stream = platform.link.stream("noetl_events").await.unwrap().unwrap();
+    assert_eq!(stream.messages, events);
+    let filter = OutboxFilter {
+        status: None,
+        after: None,
+        limit: PageLimit::MAX,
+    };
+    let rows = platform.store.outbox(filter).await.unwrap();
+    assert!(
+        rows.iter().all(|row| row.attempts == 1),
+        "a row was claimed twice"
+    );
+    platform.close().await;
+}
+
+async fn postgres() -> (Arc<dyn Store>, Database) {
+    let database = Database::new().expect("a database");
+    let options = PostgresOptions::new(database.config(), SystemClock.now());
+    let store = PostgresStore::open(&options).await.expect("a store");
+    (Arc::new(store), database)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn racing_publishers_publish_each_event_once() {
+    let (store, _database) = postgres().await;
+    race(store, 5_000).await;
+}
+
+#[ignore = "a hundred thousand rows take minutes"]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn racing_publishers_publish_each_of_many_events_once() {
+    let (store, _database) = postgres().await;
+    race(store, 100_000).await;
+}
+
+/// The server starts a publisher by itself, it comes to rest, and its token is in no log.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_outbox_is_published_by_itself_and_the_token_stays_where_it_is() {
+    let platform = Platform::open(Arc::new(MemoryStore::new()), 2, true).await;
+    platform.fill(250).await;
+    platform.drained().await;
+    let stream = platform.link.stream("noetl_events").await.unwrap().unwrap();
+    assert_eq!(stream.messages, 250);
+    let filter = noetl_store::ExecutionFilter {
+        tenant_id: noetl_types::TenantId::default(),
+        status: None,
+        path: Some(PlaybookPath::new("system/outbox_publisher").unwrap()),
+        parent_execution_id: None,
+        after: None,
+        limit: PageLimit::MAX,
+    };
+    let ended = async {
+        loop {
+            let runs = platform
+                .store
+                .executions(filter.clone())
+                .await
+                .unwrap()
+                .executions;
+            if !runs.is_empty() && runs.iter().all(|run| run.view.status.is_terminal()) {
+                return runs;
+            }
+            tokio::time::sleep(MOMENT).await;
+        }
+    };
+    let runs = tokio::time::timeout(PATIENCE, ended)
+        .await
+        .expect("publishers end");
+    for run in &runs {
+        assert_eq!(
+            run.view.status.as_str(),
+            "COMPLETED",
+            "{:?}",
+            run.view.error
+        );
+        let page = noetl_store::LogPage::MAX;
+        let log = platform
+            .store
+            .events(run.execution_id, Version::EMPTY, page)
+            .await
+            .unwrap();
+        for event in &log {
+            let text = serde_json::to_string(&event.record).unwrap();
+            assert!(!text.contains(TOKEN), "{text}");
+        }
+    }
+    // What publishes does not publish itself, or it would never come to rest.
+    assert_eq!(platform.count(OutboxStatus::Published).await, 250);
+    platform.close().await;
+}

@@ -1,0 +1,403 @@
+//! The internal API: its gate, the outbox, copies.
+
+use axum::http::Method;
+use axum::http::header::{AUTHORIZATION, HeaderValue};
+use noetl_types::ErrorCode;
+use serde_json::{Value, json};
+
+use super::backends::{Shelter, on_every_store};
+use super::{House, Reply, house, request};
+use crate::http::settings::HttpSettings;
+
+const TOKEN: &str = "the token of the platform";
+
+/// Every route of the internal API.
+const ROUTES: &[(&str, &str)] = &[
+    ("GET", "/api/internal/outbox"),
+    ("POST", "/api/internal/outbox/claim"),
+    ("POST", "/api/internal/outbox/mark-published"),
+    ("POST", "/api/internal/outbox/mark-failed"),
+    ("GET", "/api/internal/outbox/pending-count"),
+    ("GET", "/api/internal/outbox/dead"),
+    ("POST", "/api/internal/outbox/replay"),
+    ("POST", "/api/internal/outbox/discard"),
+    ("POST", "/api/internal/events/project"),
+    ("POST", "/api/internal/events/materialize"),
+    ("POST", "/api/internal/projection/advance"),
+    ("POST", "/api/internal/cleanup/purge"),
+    ("POST", "/api/internal/stream/rebuild"),
+    ("GET", "/api/internal/cells"),
+    ("POST", "/api/internal/ingress/orders"),
+    ("POST", "/api/internal/container-callback/7/build"),
+    ("GET", "/api/internal/plugins/a/b"),
+    ("PUT", "/api/internal/objects/a/b"),
+    ("POST", "/api/internal/wallet/rotate-kek"),
+    ("GET", "/api/internal/wallet/key-status"),
+    ("GET", "/api/internal/secret-audit"),
+    ("POST", "/api/internal/cross-region/resolve"),
+];
+
+/// Those of them that are only known by name.
+const NOT_DONE: usize = 8;
+
+impl House {
+    /// A request of the platform.
+    pub(super) async fn ask(&self, method: Method, path: &str, body: &str) -> Reply {
+        let mut request = request(method, &format!("/api/internal/{path}"), body.to_owned());
+        let token = HeaderValue::from_str(&format!("Bearer {TOKEN}")).unwrap();
+        request.headers_mut().insert(AUTHORIZATION, token);
+        self.send(request).await
+    }
+
+    pub(super) async fn told(&self, path: &str, body: Value) -> Value {
+        let reply = self.ask(Method::POST, path, &body.to_string()).await;
+        assert_eq!(reply.status, 200, "{path}: {}", reply.text);
+        reply.json()
+    }
+
+    pub(super) async fn refuses(&self, path: &str, body: Value) -> Reply {
+        self.ask(Method::POST, path, &body.to_string()).await
+    }
+
+    async fn pending(&self) -> Value {
+        let reply = self.ask(Method::GET, "outbox/pending-count", "").await;
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        reply.json()
+    }
+}
+
+pub(super) fn http() -> HttpSettings {
+    HttpSettings {
+        internal_token: Some(super::super::InternalToken::new(TOKEN)),
+        ..HttpSettings::default()
+    }
+}
+
+async fn open(shelter: &Shelter) -> House {
+    shelter
+        .house(http(), |settings| settings.outbox = true)
+        .await
+}
+
+#[tokio::test]
+async fn the_gate_is_closed_without_a_token_and_for_others() {
+    let closed = house().await;
+    for (method, path) in ROUTES {
+        let mut request = request(method.parse().unwrap(), path, "{}");
+        request
+            .headers_mut()
+            .insert(AUTHORIZATION, HeaderValue::from_static("Bearer x"));
+        closed.send(request).await.is_problem(ErrorCode::NotReady);
+    }
+    let shelter = Shelter::memory();
+    let open = open(&shelter).await;
+    for (method, path) in ROUTES {
+        let method: Method = method.parse().unwrap();
+        open.send(request(method.clone(), path, "{}"))
+            .await
+            .is_problem(ErrorCode::Forbidden);
+        let mut wrong = request(method, path, "{}");
+        wrong
+            .headers_mut()
+            .insert(AUTHORIZATION, HeaderValue::from_static("Bearer the token"));
+        open.send(wrong).await.is_problem(ErrorCode::Forbidden);
+    }
+    let (_, not_done) = ROUTES.split_at(ROUTES.len() - NOT_DONE);
+    for (method, path) in not_done {
+        let path = path.trim_start_matches("/api/internal/");
+        open.ask(method.parse().unwrap(), path, "{}")
+            .await
+            .is_problem(ErrorCode::NotSupported);
+    }
+    // As an autoscaler says it, and from another machine too.
+    let mut basic = request(Method::GET, "/api/internal/outbox/pending-count", "");
+    let pair = base64::Engine::encode(
+        &base64::engine::general_purpose::STANDARD,
+        format!("keda:{TOKEN}"),
+    );
+    let value = HeaderValue::from_str(&format!("Basic {pair}")).unwrap();
+    basic.headers_mut().insert(AUTHORIZATION, value);
+    let stranger = std::net::SocketAddr::from(([10, 0, 0, 7], 4000));
+    let counted = open.send_from(stranger, basic).await;
+    assert_eq!(counted.json(), json!({ "pending": 0 }));
+}
+
+#[tokio::test]
+async fn events_wait_in_the_outbox_until_they_are_marked() {
+    on_every_store(async |shelter| {
+        let house = open(shelter).await;
+        let execution_id: i64 = house.finished().await.parse().unwrap();
+        let log = house
+            .get(&format!("/api/executions/{execution_id}/events?limit=500"))
+            .await;
+        let events = log.at("/events").as_array().unwrap().len() as u64;
+        assert!(events > 5, "{}", log.text);
+        assert_eq!(house.pending().await, json!({ "pending": events }));
+        let first = house.told("outbox/claim", json!({ "limit": 2 })).await;
+        assert_eq!(first["claimed"], 2);
+        assert_eq!(house.pending().await["pending"], events - 2);
+        let row = &first["rows"][0];
+        assert_eq!(row["execution_id"], execution_id);
+        assert_eq!(row["message_id"], format!("1:{execution_id}:1"));
+        assert_eq!(row["subject"], "noetl.events.playbook.started");
+        assert_eq!(row["payload_codec"], "json");
+        assert_eq!(row["attempts"], 1);
+        assert_eq!(row["payload"]["event_id"], row["event_id"]);
+        assert_eq!(row["payload"]["seq"], 1);
+        assert!(row["payload"].get("position").is_none(), "{row}");
+        assert!(row["payload"].get("chain").is_none(), "{row}");
+        // An absent body is all the defaults, and a limit is brought into bounds.
+        let rest = house.ask(Method::POST, "outbox/claim", "").await;
+        assert_eq!(rest.at("/claimed"), events - 2);
+        let none = house.told("outbox/claim", json!({ "limit": -3 })).await;
+        assert_eq!(none, json!({ "rows": [], "claimed": 0 }));
+        let mut rows = first["rows"].as_array().unwrap().clone();
+        rows.extend(rest.at("/rows").as_array().unwrap().clone());
+        let order: Vec<_> = rows.iter().map(|row| row["outbox_id"].as_i64()).collect();
+        assert!(order.is_sorted(), "{order:?}");
+        marks(&house, &rows).await;
+    })
+    .await;
+}
+
+/// Marks rows that are in hand, and again.
+async fn marks(house: &House, rows: &[Value]) {
+    let ids: Vec<_> = rows.iter().map(|row| row["outbox_id"].clone()).collect();
+    let stale = json!({ "outbox_ids": ids, "attempts": vec![7; ids.len()] });
+    let marked = house.told("outbox/mark-published", stale).await;
+    assert_eq!(marked, json!({ "marked": 0 }));
+    let own = json!({ "outbox_ids": ids, "attempts": vec![1; ids.len()] });
+    let marked = house.told("outbox/mark-published", own.clone()).await;
+    assert_eq!(marked["marked"], ids.len());
+    let again = house.told("outbox/mark-published", own).await;
+    assert_eq!(again["marked"], 0);
+    let failed = json!({ "outbox_id": ids[0], "error": "late", "attempts": 1 });
+    let failed = house.told("outbox/mark-failed", failed).await;
+    assert_eq!(failed, json!({ "marked": false, "available_at_in": 0 }));
+    for wrong in [
+        json!({ "outbox_ids": [] }),
+        json!({ "outbox_ids": ids, "attempts": [1] }),
+    ] {
+        let refused = house.refuses("outbox/mark-published", wrong).await;
+        refused.is_problem(ErrorCode::OutOfRange);
+        assert_eq!(refused.status, 400);
+    }
+}
+
+#[tokio::test]
+async fn a_row_that_fails_waits_longer_each_time_and_dies() {
+    on_every_store(async |shelter| {
+        let house = shelter
+            .house(http(), |settings| {
+                settings.outbox = true;
+                settings.outbox_max_attempts = 2;
+            })
+            .await;
+        house.started().await;
+        for wrong in [0, -1, 3601] {
+            let body = json!({ "outbox_id": 1, "error": "x", "max_delay_seconds": wrong });
+            let refused = house.refuses("outbox/mark-failed", body).await;
+            refused.is_problem(ErrorCode::OutOfRange);
+        }
+        let claimed = house.told("outbox/claim", json!({ "limit": 1 })).await;
+        let id = &claimed["rows"][0]["outbox_id"];
+        // The delay follows from what is said; 0 is no fence.
+        let body = json!({ "outbox_id": id, "error": "ü".repeat(3000), "attempts": 0 });
+        let failed = house.told("outbox/mark-failed", body.clone()).await;
+        assert_eq!(failed, json!({ "marked": true, "available_at_in": 1 }));
+        let again = house.told("outbox/mark-failed", body).await;
+        assert_eq!(again, json!({ "marked": false, "available_at_in": 0 }));
+        let list = house.ask(Method::GET, "outbox?status=failed", "").await;
+        let error = list.text_at("/rows/0/last_error");
+        assert_eq!(error.chars().count(), 2000);
+        let claimed = claim_until_there(&house, id).await;
+        assert_eq!(claimed["attempts"], 2);
+        let body = json!({ "outbox_id": id, "error": "again", "attempts": 2 });
+        let dead = house.told("outbox/mark-failed", body).await;
+        assert_eq!(dead, json!({ "marked": true, "available_at_in": 0 }));
+        dead_rows(&house, id).await;
+    })
+    .await;
+}
+
+/// Claims until a row is among what is given; its time comes within a second or two.
+async fn claim_until_there(house: &House, id: &Value) -> Value {
+    for _ in 0..600 {
+        let claimed = house.told("outbox/claim", json!({ "limit": 1000 })).await;
+        let rows = claimed["rows"].as_array().unwrap();
+        if let Some(row) = rows.iter().find(|row| row["outbox_id"] == *id) {
+            return row.clone();
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    panic!("the row never comes back");
+}
+
+async fn dead_rows(house: &House, id: &Value) {
+    let dead = house.ask(Method::GET, "outbox/dead", "").await;
+    assert_eq!(dead.at("/rows/0/outbox_id"), *id);
+    assert_eq!(dead.text_at("/rows/0/status"), "DEAD");
+    assert_eq!(dead.text_at("/rows/0/last_error"), "again");
+    let ids = json!({ "outbox_ids": [id] });
+    let replayed = house.told("outbox/replay", ids.clone()).await;
+    assert_eq!(replayed["changed"], 1);
+    assert_eq!(
+        house.told("outbox/discard", ids.clone()).await["changed"],
+        0
+    );
+    let row = claim_until_there(house, id).await;
+    // The count goes on, so that nobody who had the row before has the same number.
+    assert_eq!(row["attempts"], 3);
+    for attempts in [3, 4] {
+        let body = json!({ "outbox_id": id, "error": "no", "attempts": attempts });
+        assert_eq!(house.told("outbox/mark-failed", body).await["marked"], true);
+        if attempts == 3 {
+            claim_until_there(house, id).await;
+        }
+    }
+    assert_eq!(
+        house.told("outbox/discard", ids.clone()).await["changed"],
+        1
+    );
+    assert_eq!(house.told("outbox/replay", ids).await["changed"], 0);
+    let refused = house
+        .refuses("outbox/replay", json!({ "outbox_ids": [] }))
+        .await;
+    refused.is_problem(ErrorCode::OutOfRange);
+}
+
+#[tokio::test]
+async fn without_an_outbox_no_rows_are_written() {
+    let shelter = Shelter::memory();
+    let house = shelter.house(http(), |_| {}).await;
+    house.finished().await;
+    assert_eq!(house.pending().await, json!({ "pending": 0 }));
+}
+
+/// The first id of a moment.
+pub(super) fn id_at(moment: &str) -> i64 {
+    let made = noetl_types::Timestamp::parse(moment).unwrap();
+    (made.as_unix_ms() - 1_704_067_200_000) << 22
+}
+
+/// Ids that were made a while ago.
+fn ids(count: i64) -> Vec<i64> {
+    let first = id_at("2025-03-01T00:00:00Z");
+    (0..count).map(|n| first + n).collect()
+}
+
+#[tokio::test]
+async fn copies_are_taken_once_and_bad_ones_put_aside() {
+    on_every_store(async |shelter| {
+        let house = open(shelter).await;
+        let id = ids(10);
+        let event = |event_id: i64, kind: &str| {
+            json!({ "event_id": event_id, "execution_id": id[0].to_string(), "event_type": kind,
+                "node_name": "load", "status": "OK", "timestamp": "2025-03-01 00:00:01.5", "odd": [1] })
+        };
+        let batch = json!({ "events": [
+            event(id[1], "step.enter"),
+            { "event_id": id[2], "event_type": "step.enter" },
+            event(id[3], "playbook.completed"),
+            { "execution_id": id[0], "event_type": "step.enter" },
+            event(i64::MAX, "step.enter"),
+            "no event",
+            event(id[4], "step.enter"),
+        ] });
+        let answer = house.told("events/project", batch.clone()).await;
+        assert_eq!((&answer["projected"], &answer["duplicates"]), (&json!(3), &json!(0)));
+        let codes: Vec<_> = answer["rejected"].as_array().unwrap().iter()
+            .map(|one| (one["index"].as_u64().unwrap(), one["code"].as_str().unwrap()))
+            .collect();
+        assert_eq!(codes, [(1, "missing_execution_id"), (3, "bad_value"), (4, "id_in_future"), (5, "bad_value")]);
+        assert_eq!(answer["rejected"][0]["event_id"], id[2]);
+        let again = house.told("events/project", batch).await;
+        assert_eq!((&again["projected"], &again["duplicates"]), (&json!(0), &json!(3)));
+        let other = json!({ "events": [event(id[1], "step.exit")] });
+        let conflict = house.told("events/project", other).await;
+        assert_eq!(conflict["rejected"][0]["code"], "id_conflict");
+        let foreign = json!({ "events": [
+            { "event_id": id[5], "execution_id": id[0], "event_type": "x", "tenant_id": "acme" },
+        ] });
+        let foreign = house.told("events/project", foreign).await;
+        assert_eq!(foreign["rejected"][0]["code"], "tenant_mismatch");
+        let run = house.get(&format!("/api/executions/{}", id[0])).await;
+        assert_eq!(run.text_at("/status"), "COMPLETED", "{}", run.text);
+        let log = house.get(&format!("/api/executions/{}/events", id[0])).await;
+        assert_eq!(log.at("/events").as_array().unwrap().len(), 3);
+        let empty = house.refuses("events/project", json!({ "events": [] })).await;
+        empty.is_problem(ErrorCode::OutOfRange);
+        copies_of_workers(&house, id[0]).await;
+    })
+    .await;
+}
+
+async fn copies_of_workers(house: &House, execution_id: i64) {
+    let id = ids(20)[15];
+    let told = json!([
+        { "execution_id": execution_id, "step": "load", "name": "step.exit", "event_id": id,
+          "payload": { "rows": 3 } },
+        { "step": "load", "name": "step.exit" },
+    ]);
+    let answer = house.told("events/materialize", told.clone()).await;
+    assert_eq!(answer["materialized"], 1, "{answer}");
+    assert_eq!(answer["rejected"][0]["code"], "missing_execution_id");
+    let again = house.told("events/materialize", told).await;
+    assert_eq!(
+        (&again["materialized"], &again["duplicates"]),
+        (&json!(0), &json!(1))
+    );
+    let advanced = json!({ "execution_ids": [execution_id.to_string(), 7] });
+    let advanced = house.told("projection/advance", advanced).await;
+    assert_eq!(
+        advanced["advanced"],
+        json!([{ "execution_id": execution_id, "version": 4, "events": 4 }])
+    );
+    assert_eq!(advanced["failed"][0]["execution_id"], 7);
+    let driven: i64 = house.finished().await.parse().unwrap();
+    let advanced = json!({ "execution_ids": [driven] });
+    let advanced = house.told("projection/advance", advanced).await;
+    assert_eq!(advanced["advanced"][0]["execution_id"], driven);
+    let none = house
+        .refuses("projection/advance", json!({ "execution_ids": [] }))
+        .await;
+    none.is_problem(ErrorCode::OutOfRange);
+}
+
+/// Names of metrics that the dashboard shows.
+fn shown_on_the_dashboard() -> std::collections::BTreeSet<String> {
+    let text = include_str!("../../../../../deploy/grafana/noetl.json");
+    let dashboard: Value = serde_json::from_str(text).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap().iter();
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().unwrap());
+    let is_of_name = |letter: char| letter.is_ascii_lowercase() || letter == '_';
+    targets
+        .flat_map(|target| {
+            target["expr"]
+                .as_str()
+                .unwrap()
+                .split(move |letter| !is_of_name(letter))
+        })
+        .filter(|word| word.starts_with("noetl_"))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[tokio::test]
+async fn every_metric_of_the_dashboard_exists() {
+    let shelter = Shelter::postgres().await;
+    let house = open(&shelter).await;
+    house.finished().await;
+    house.started().await;
+    house
+        .told("events/project", json!({ "events": ["no event"] }))
+        .await;
+    house.told("cleanup/purge", json!({})).await;
+    let metrics = house.get("/metrics").await;
+    let shown = shown_on_the_dashboard();
+    assert!(shown.len() > 8, "{shown:?}");
+    for name in shown {
+        let samples = metrics.text.lines().filter(|line| line.starts_with(&name));
+        assert!(samples.count() > 0, "{name} is not in\n{}", metrics.text);
+    }
+}

@@ -1,0 +1,244 @@
+//! Events of others come into the log, and read models follow it.
+
+use noetl_api::internal::{
+    AdvanceAnswer, AdvanceRequest, Advanced, MaterializeAnswer, NotAdvanced, ProjectAnswer,
+    ProjectRequest, RejectedEvent,
+};
+use noetl_store::{Copied, CopyBatch, CopyScope, Execution, Origin, Quarantined, project};
+use noetl_types::error::RejectCode;
+use noetl_types::json::to_canonical;
+use noetl_types::record::{Arrival, Projected, Rejection, read_projected};
+use noetl_types::{
+    ErrorCode, EventId, ExecutionId, ExecutionStatus, Json, JsonMap, OrganizationId, TenantId, Text,
+};
+
+use super::Runtime;
+use super::error::{RuntimeError, causes};
+
+/// Executions that one request may let follow their logs.
+const MAX_EXECUTIONS: usize = 1000;
+
+/// Characters of an event that cannot be taken which are kept.
+const KEPT_CHARS: usize = 64 << 10;
+
+/// Fields of an event that a worker tells, by what they are called in an envelope.
+const RENAMED: [(&str, &str); 5] = [
+    ("name", "event_type"),
+    ("step", "node_name"),
+    ("payload", "context"),
+    ("result_uri", "payload_ref"),
+    ("id", "event_id"),
+];
+
+/// What became of events that were to be copied.
+#[derive(Default)]
+struct Sum {
+    projected: u64,
+    duplicates: u64,
+    rejected: Vec<RejectedEvent>,
+}
+
+impl Runtime {
+    /// Copies events into the log. One that cannot be taken is put aside, and fails no other.
+    pub async fn project(&self, request: ProjectRequest) -> Result<ProjectAnswer, RuntimeError> {
+        let sum = self.copy("projector", request.events).await?;
+        Ok(ProjectAnswer {
+            projected: sum.projected,
+            duplicates: sum.duplicates,
+            rejected: sum.rejected,
+        })
+    }
+
+    /// Copies events into the log that are written as workers tell them; nothing follows from them.
+    pub async fn materialize(&self, events: Vec<Json>) -> Result<MaterializeAnswer, RuntimeError> {
+        let mut envelopes = Vec::with_capacity(events.len());
+        for event in events {
+            envelopes.push(self.envelope(event)?);
+        }
+        let sum = self.copy("materializer", envelopes).await?;
+        self.metrics().platform().materialized(sum.projected);
+        Ok(MaterializeAnswer {
+            materialized: sum.projected,
+            duplicates: sum.duplicates,
+            rejected: sum.rejected,
+        })
+    }
+
+    /// What a worker tells, as an envelope. One without an id gets one; then it is never a duplicate.
+    fn envelope(&self, event: Json) -> Result<Json, RuntimeError> {
+        let Json::Map(event) = event else {
+            return Ok(event);
+        };
+        let mut envelope = JsonMap::new();
+        for (key, value) in event.iter() {
+            let renamed = RENAMED.iter().find(|(told, _)| *told == &**key);
+            let name = renamed.map_or(&**key, |(_, name)| *name);
+            // Where both are there, the name of the envelope wins.
+            if name == &**key || !event.contains_key(name) {
+                envelope.insert(name.into(), value.clone());
+            }
+        }
+        if let Some(step) = envelope.get("node_name").cloned()
+            && !envelope.contains_key("node_id")
+        {
+            envelope.insert("node_id".into(), step);
+        }
+        if envelope.get("event_id").is_none_or(Json::is_null) {
+            let event_id: EventId = self.mint()?;
+            envelope.insert("event_id".into(), Json::from(event_id.to_string()));
+        }
+        Ok(Json::from(envelope))
+    }
+
+    async fn copy(&self, source: &str, events: Vec<Json>) -> Result<Sum, RuntimeError> {
+        if events.is_empty() {
+            return Err(RuntimeError::refused(
+                ErrorCode::OutOfRange,
+                "there has to be at least one event",
+            ));
+        }
+        let arrival = Arrival {
+            now: self.now(),
+            tenant_id: TenantId::default(),
+            organization_id: OrganizationId::default(),
+        };
+        let mut sum = Sum::default();
+        let mut places = Vec::with_capacity(events.len());
+        let mut readable: Vec<Projected> = Vec::with_capacity(events.len());
+        for (index, event) in events.iter().enumerate() {
+            match read_projected(event, &arrival) {
+                Ok(projected) => {
+                    places.push(index);
+                    readable.push(projected);
+                }
+                Err(rejection) => sum.reject(index, event, rejection),
+            }
+        }
+        let verdicts = project(
+            self.store(),
+            CopyBatch {
+                events: readable,
+                scope: CopyScope::OfExecution,
+                now: arrival.now,
+                outbox: self.settings().outbox,
+            },
+        );
+        for (index, verdict) in places.into_iter().zip(verdicts.await?) {
+            match verdict {
+                Copied::Projected => sum.projected += 1,
+                Copied::Duplicate => sum.duplicates += 1,
+                Copied::Rejected(rejection) => {
+                    let event = events.get(index).unwrap_or(&Json::Null);
+                    sum.reject(index, event, rejection);
+                }
+            }
+        }
+        sum.rejected.sort_by_key(|rejected| rejected.index);
+        self.put_aside(source, &events, &sum.rejected).await?;
+        Ok(sum)
+    }
+
+    /// Keeps what was refused for an operator to look at.
+    async fn put_aside(
+        &self,
+        source: &str,
+        events: &[Json],
+        rejected: &[RejectedEvent],
+    ) -> Result<(), RuntimeError> {
+        if rejected.is_empty() {
+            return Ok(());
+        }
+        let now = self.now();
+        let mut aside = Vec::with_capacity(rejected.len());
+        for one in rejected {
+            self.metrics().platform().rejected(one.code);
+            let raw = events.get(one.index).map(to_canonical).unwrap_or_default();
+            let raw = String::from_utf8_lossy(&raw);
+            let raw: String = raw.chars().take(KEPT_CHARS).collect();
+            aside.push(Quarantined {
+                quarantine_id: self.mint()?,
+                source: source.into(),
+                raw: Text::from(raw),
+                code: one.code.as_str().into(),
+                message: one.message.clone(),
+                created_at: now,
+            });
+        }
+        tracing::warn!(count = aside.len(), source, "events could not be copied");
+        Ok(self.store().quarantine(aside).await?)
+    }
+
+    /// Lets the read models of executions follow their logs. What fails with one stops no other.
+    pub async fn advance(&self, request: AdvanceRequest) -> Result<AdvanceAnswer, RuntimeError> {
+        let wanted = request.execution_ids;
+        if wanted.is_empty() || wanted.len() > MAX_EXECUTIONS {
+            let text = format!("execution_ids has to have 1 to {MAX_EXECUTIONS} executions");
+            return Err(RuntimeError::refused(ErrorCode::OutOfRange, text));
+        }
+        let mut answer = AdvanceAnswer::default();
+        for execution_id in wanted {
+            match self.advance_one(execution_id).await {
+                Ok(advanced) => answer.advanced.push(advanced),
+                Err(error) => {
+                    tracing::warn!(error = %causes(&error), %execution_id, "not advanced");
+                    answer.failed.push(NotAdvanced {
+                        execution_id,
+                        error: error.into_problem().detail,
+                    });
+                }
+            }
+        }
+        self.metrics().platform().advanced(answer.advanced.len());
+        Ok(answer)
+    }
+
+    /// The row of an execution is written with its events, so it follows them. What is left to do is
+    /// to fold the log and to see that both say the same.
+    async fn advance_one(&self, execution_id: ExecutionId) -> Result<Advanced, RuntimeError> {
+        let execution = self.execution_row(execution_id).await?;
+        if execution.facts.origin == Origin::Driven {
+            let folded = self.state_of(execution_id).await?;
+            let (_, state) = folded.ok_or_else(RuntimeError::no_execution)?;
+            // Another append may have come between the two looks; what has ended stays so.
+            let row = self.execution_row(execution_id).await?;
+            if row.view.status.is_terminal() != state.is_ended() && is_settled(&execution, &row) {
+                return Err(RuntimeError::refused(
+                    ErrorCode::Internal,
+                    contradiction(row.view.status),
+                ));
+            }
+        }
+        let version = execution.head.version.get();
+        Ok(Advanced {
+            execution_id,
+            version,
+            events: u64::try_from(version).unwrap_or(0),
+        })
+    }
+}
+
+fn is_settled(before: &Execution, after: &Execution) -> bool {
+    before.head.version == after.head.version
+}
+
+fn contradiction(status: ExecutionStatus) -> String {
+    format!(
+        "the row says {}, and the log says something else",
+        status.as_str()
+    )
+}
+
+impl Sum {
+    fn reject(&mut self, index: usize, event: &Json, rejection: Rejection) {
+        let Rejection { code, message } = rejection;
+        if code == RejectCode::IdConflict {
+            tracing::error!(%message, "an id is used for two events");
+        }
+        self.rejected.push(RejectedEvent {
+            index,
+            event_id: event.get("event_id").cloned().unwrap_or(Json::Null),
+            code,
+            message: Text::from(message),
+        });
+    }
+}
