@@ -64,7 +64,7 @@ impl Reached {
         let threads = roles::threads(&config, THREADS)?;
         let host = match meant(&config, io)? {
             Meant::Server { url, token, .. } => client(&url, token)?,
-            Meant::Nobody => threads.block_on(of_this_machine(&config, wants, quiet, io))?,
+            Meant::Nobody => of_this_machine(&config, wants, quiet, io)?,
         };
         Ok(Self { host, threads })
     }
@@ -130,7 +130,7 @@ pub(crate) fn client(url: &str, token: Option<String>) -> Result<Host, Error> {
 }
 
 /// Whom to ask where nobody named a server.
-async fn of_this_machine(
+fn of_this_machine(
     config: &Config,
     wants: Wants,
     quiet: bool,

@@ -262,7 +262,7 @@ pub(crate) async fn follow(
         io.talk(format_args!("{word}: {}", visible(error)))?;
     }
     if let (ExecutionStatus::Completed, Some(found)) = (status.status, &status.result) {
-        let form = match wanted.output.output {
+        let form = match wanted.output.form {
             Form::Table | Form::Wide => None,
             Form::Json | Form::Jsonl => Some(result::Form::Json),
             Form::Yaml => Some(result::Form::Yaml),

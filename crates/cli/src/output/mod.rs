@@ -23,8 +23,8 @@ pub(crate) use time::{TimeStyle, ago};
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Output {
     /// The form of the output
-    #[arg(short, long, value_enum, value_name = "FORM", default_value_t = Form::Table)]
-    pub(crate) output: Form,
+    #[arg(short = 'o', long = "output", value_enum, value_name = "FORM", default_value_t = Form::Table)]
+    pub(crate) form: Form,
     /// Leave out the names of the columns
     #[arg(long)]
     pub(crate) no_headers: bool,
@@ -51,12 +51,12 @@ pub(crate) enum Form {
 impl Output {
     /// Whether it is for people.
     pub(crate) fn is_table(self) -> bool {
-        matches!(self.output, Form::Table | Form::Wide)
+        matches!(self.form, Form::Table | Form::Wide)
     }
 
     /// Whether there are more columns.
     pub(crate) fn is_wide(self) -> bool {
-        self.output == Form::Wide
+        self.form == Form::Wide
     }
 
     /// How times are told on a stream.
@@ -83,7 +83,7 @@ impl Output {
             let times = self.times(io);
             return self.table(&table(&times), io);
         }
-        if self.output == Form::Jsonl {
+        if self.form == Form::Jsonl {
             for thing in things {
                 writeln!(io.out, "{}", json_of(thing)?)?;
             }
@@ -95,7 +95,7 @@ impl Output {
     /// Shows one thing as it is; for those forms that are not for people.
     pub(crate) fn thing<T: Serialize>(self, thing: &T, io: &mut Io<'_>) -> Result<(), Error> {
         let json = json_of(thing)?;
-        if self.output == Form::Jsonl {
+        if self.form == Form::Jsonl {
             writeln!(io.out, "{json}")?;
             return Ok(());
         }
@@ -110,7 +110,7 @@ impl Output {
     }
 
     fn document(self, json: &Json, io: &mut Io<'_>) -> Result<(), Error> {
-        let form = if self.output == Form::Yaml {
+        let form = if self.form == Form::Yaml {
             Rendered::Yaml
         } else {
             Rendered::Json

@@ -60,8 +60,8 @@ impl HostError {
                 "start one with 'noetl dev' or 'noetl server', or name one by --server URL"
                     .to_owned(),
             ),
-            Self::There(ApiError::Refused { problem, .. }) => hints(problem),
-            Self::Here(RuntimeError::Refused(problem)) => hints(problem),
+            Self::There(ApiError::Refused { problem, .. })
+            | Self::Here(RuntimeError::Refused(problem)) => hints(problem),
             Self::There(ApiError::Unreadable(_)) => {
                 Some("check that the address is that of a NoETL server".to_owned())
             }
@@ -86,9 +86,8 @@ impl HostError {
     pub(crate) fn code(&self) -> Option<ErrorCode> {
         match self {
             Self::Here(RuntimeError::Refused(problem)) => problem.known_code(),
-            Self::Here(RuntimeError::Store(_) | RuntimeError::Machine(_)) => None,
             Self::There(error) => error.code(),
-            Self::NoServer => None,
+            Self::Here(RuntimeError::Store(_) | RuntimeError::Machine(_)) | Self::NoServer => None,
         }
     }
 }

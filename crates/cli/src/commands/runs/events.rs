@@ -66,7 +66,7 @@ async fn print(
     let mut walk = Walk::new(args)?;
     let mut events = Vec::new();
     while let Some(page) = walk.next(host, id).await? {
-        if args.output.output == Form::Jsonl && args.last.is_none() {
+        if args.output.form == Form::Jsonl && args.last.is_none() {
             for event in &page {
                 writeln!(io.out, "{}", json_of(event)?)?;
             }
@@ -82,7 +82,7 @@ async fn print(
             break;
         }
     }
-    if args.output.output == Form::Jsonl && args.last.is_none() {
+    if args.output.form == Form::Jsonl && args.last.is_none() {
         return Ok(Exit::Ok);
     }
     if args.last.is_some() {

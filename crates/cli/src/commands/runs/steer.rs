@@ -146,7 +146,7 @@ async fn meant(args: &CancelArgs, host: &Host) -> Result<Vec<ExecutionLine>, Err
 /// Tells which runs are meant, before anything is done to them.
 fn show(runs: &[ExecutionLine], io: &mut Io<'_>) -> Result<(), Error> {
     let output = Output {
-        output: Form::Table,
+        form: Form::Table,
         no_headers: true,
         time: None,
     };

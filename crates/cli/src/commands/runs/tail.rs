@@ -75,7 +75,7 @@ const TYPE: usize = 18;
 const STEP: usize = 16;
 
 fn print(output: Output, event: &EventView, io: &mut Io<'_>) -> Result<(), Error> {
-    match output.output {
+    match output.form {
         Form::Table | Form::Wide => {}
         Form::Json | Form::Jsonl => {
             writeln!(io.out, "{}", json_of(event)?)?;
