@@ -74,6 +74,38 @@ pub struct DeletedCredential {
     pub id: CredentialId,
 }
 
+/// How much of a rotation to do at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RotationRequest {
+    /// Records that are looked at together.
+    pub batch_size: u32,
+    /// How often.
+    pub max_batches: u32,
+}
+
+impl Default for RotationRequest {
+    fn default() -> Self {
+        Self {
+            batch_size: 100,
+            max_batches: 1_000,
+        }
+    }
+}
+
+/// What a rotation did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rotation {
+    /// Records that were looked at.
+    pub processed: u64,
+    /// Those that are under the current key now.
+    pub rewrapped: u64,
+    /// Those that somebody wrote meanwhile.
+    pub skipped: u64,
+    /// Those that could not be opened.
+    pub failed: u64,
+}
+
 /// A worker's wish to read a credential for a command that it has.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CredentialWish {

@@ -24,6 +24,8 @@ pub const EXECUTION_EVENTS: &str = "/api/executions/{execution_id}/events";
 pub const CREDENTIALS: &str = "/api/credentials";
 /// A credential, by its id or its name.
 pub const CREDENTIAL: &str = "/api/credentials/{credential}";
+/// Wraps secrets under the current key.
+pub const ROTATE_KEYS: &str = "/api/credentials/rotate";
 /// All events as they are committed.
 pub const EVENTS_STREAM: &str = "/api/events/stream";
 /// The log of a run as it grows.

@@ -5,7 +5,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::commands::{
     catalog, check, completions, config, db, doctor, exec, explain, graph, man, outbox, profile,
-    replay, retention, run, runs, schema, serve, stream, token, worker,
+    replay, retention, run, runs, schema, secret, serve, stream, token, worker,
 };
 use crate::exit::Exit;
 
@@ -86,6 +86,7 @@ pub(crate) enum Command {
     Db(db::DbArgs),
     Stream(stream::StreamArgs),
     Token(token::TokenArgs),
+    Secret(secret::SecretArgs),
     Catalog(catalog::CatalogArgs),
     Exec(exec::ExecArgs),
     Runs(runs::RunsArgs),

@@ -55,6 +55,9 @@ pub(crate) enum Error {
     /// A part of the system does not start.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// The encryption key cannot be had.
+    #[error(transparent)]
+    Key(#[from] crate::roles::KeyError),
     /// A run cannot be started or followed.
     #[error(transparent)]
     Host(#[from] HostError),
@@ -183,7 +186,11 @@ impl Error {
                 Some("compare it with a file: noetl catalog diff PATH FILE".to_owned())
             }
             Self::NotAsked => Some("agree beforehand with --yes".to_owned()),
-            Self::BadValue { .. } | Self::Unwritable(_) | Self::Write(_) | Self::Store(_) => None,
+            Self::BadValue { .. }
+            | Self::Unwritable(_)
+            | Self::Write(_)
+            | Self::Store(_)
+            | Self::Key(_) => None,
         }
     }
 
@@ -228,6 +235,7 @@ impl Error {
             | Self::BadLog { .. }
             | Self::Unwritable(_)
             | Self::Store(_)
+            | Self::Key(_)
             | Self::Write(_) => Exit::Failed,
         }
     }

@@ -9,7 +9,7 @@ use clap::error::ErrorKind;
 use crate::args::{Color, Command, CommandLine};
 use crate::commands::{
     catalog, check, completions, config, db, doctor, exec, explain, graph, man, outbox, profile,
-    replay, retention, run as play, runs, schema, serve, stream, token, worker,
+    replay, retention, run as play, runs, schema, secret, serve, stream, token, worker,
 };
 use crate::error::Error;
 use crate::exit::Exit;
@@ -53,6 +53,7 @@ fn dispatch(line: &CommandLine, io: &mut Io<'_>) -> Result<Exit, Error> {
         Command::Server(args) => serve::run(&args.settings.given, serve::Work::Elsewhere, io),
         Command::Stream(args) => stream::run(args, io),
         Command::Token(args) => token::run(args, io),
+        Command::Secret(args) => secret::run(args, io),
         Command::Worker(args) => worker::run(args, quiet, io),
         Command::Catalog(args) => catalog::run(args, quiet, io),
         Command::Exec(args) => exec::run(args, quiet, io),

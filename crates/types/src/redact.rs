@@ -199,7 +199,9 @@ mod tests {
 
     fn secrets(texts: &[&str]) -> Secrets {
         let mut secrets = Secrets::default();
-        texts.iter().for_each(|text| secrets.add_text(text));
+        for text in texts {
+            secrets.add_text(text);
+        }
         secrets
     }
 

@@ -9,6 +9,9 @@ use super::Client;
 use crate::catalog::{
     CatalogItem, CatalogList, ListRequest, RegisterAnswer, RegisterRequest, ResourceRequest,
 };
+use crate::credential::{
+    CredentialList, CredentialView, DeletedCredential, PutCredential, Rotation, RotationRequest,
+};
 use crate::error::ApiError;
 use crate::execute::{ExecuteAnswer, ExecuteRequest, RerunRequest};
 use crate::execution::{
@@ -30,6 +33,38 @@ use crate::system::{HealthAnswer, WhoAmI};
 use crate::tokens::{CreatedToken, NewToken, TokenList, TokenView};
 
 impl Client {
+    /// Keeps a credential.
+    pub async fn put_credential(&self, put: &PutCredential) -> Result<CredentialView, ApiError> {
+        self.post(self.url(paths::CREDENTIALS)?, put, 0).await
+    }
+
+    /// The credentials, without their secrets.
+    pub async fn credentials(&self) -> Result<CredentialList, ApiError> {
+        self.get(self.url(paths::CREDENTIALS)?).await
+    }
+
+    /// Forgets a credential.
+    pub async fn delete_credential(&self, name: &str) -> Result<DeletedCredential, ApiError> {
+        let request = self.request_by(reqwest::Method::DELETE, self.credential_url(name)?);
+        let response = self.accepted(request, 0).await?;
+        self.read(response).await
+    }
+
+    /// Wraps secrets under the current key.
+    pub async fn rotate_credentials(&self) -> Result<Rotation, ApiError> {
+        let all = RotationRequest::default();
+        self.post(self.url(paths::ROTATE_KEYS)?, &all, 0).await
+    }
+
+    /// The address of a credential. A name may hold anything; as a segment of the path it is escaped.
+    pub(super) fn credential_url(&self, name: &str) -> Result<Url, ApiError> {
+        let mut url = self.url(paths::CREDENTIALS)?;
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.push(name);
+        }
+        Ok(url)
+    }
+
     /// Makes a token. It is in this answer and nowhere else.
     pub async fn create_token(&self, request: &NewToken) -> Result<CreatedToken, ApiError> {
         self.post(self.url(paths::TOKENS)?, request, 0).await

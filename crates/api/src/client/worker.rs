@@ -75,11 +75,7 @@ impl WorkerApi for Client {
     }
 
     async fn credential(&self, wish: CredentialWish) -> Result<CredentialView, ApiError> {
-        let mut url = self.url(paths::CREDENTIALS)?;
-        // A name may hold anything; as a segment of the path it is escaped.
-        if let Ok(mut segments) = url.path_segments_mut() {
-            segments.push(&wish.name);
-        }
+        let url = self.credential_url(&wish.name)?;
         let execution_id = wish.execution_id.to_string();
         let query = [
             ("include_data", "true"),

@@ -18,6 +18,7 @@ pub(crate) mod retention;
 pub(crate) mod run;
 pub(crate) mod runs;
 pub(crate) mod schema;
+pub(crate) mod secret;
 pub(crate) mod serve;
 pub(crate) mod stream;
 pub(crate) mod token;

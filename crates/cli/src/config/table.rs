@@ -248,6 +248,22 @@ pub(crate) static INTERNAL_TOKEN: Setting<String> = Setting::absent(
 )
 .secret();
 
+pub(crate) static ENCRYPTION_KEY: Setting<String> = Setting::absent(
+    "NOETL_ENCRYPTION_KEY",
+    "for a database in a file, made once beside it",
+    read::text,
+    "Key that secrets are sealed under: base64 of 32 bytes",
+)
+.secret();
+
+pub(crate) static ENCRYPTION_KEYS_OLD: Setting<String> = Setting::absent(
+    "NOETL_ENCRYPTION_KEYS_OLD",
+    "none",
+    read::text,
+    "Earlier keys, with commas between them: they still open what they sealed",
+)
+.secret();
+
 pub(crate) static OUTBOX: Setting<bool> = Setting::absent(
     "NOETL_OUTBOX_ENABLED",
     "true where NOETL_INTERNAL_API_TOKEN is set",
@@ -464,7 +480,7 @@ pub(crate) static HEARTBEAT: Setting<u32> = Setting::new(
 );
 
 /// Every setting, in the order in which they are shown.
-pub(crate) static TABLE: [&dyn AnySetting; 60] = [
+pub(crate) static TABLE: [&dyn AnySetting; 62] = [
     &DATA_DIR,
     &STORE,
     &HOST,
@@ -496,6 +512,8 @@ pub(crate) static TABLE: [&dyn AnySetting; 60] = [
     &SHARD_INDEX,
     &SNAPSHOT_EVERY,
     &INTERNAL_TOKEN,
+    &ENCRYPTION_KEY,
+    &ENCRYPTION_KEYS_OLD,
     &OUTBOX,
     &OUTBOX_LEASE,
     &OUTBOX_MAX_ATTEMPTS,

@@ -7,6 +7,8 @@ use noetl_store::Store;
 use noetl_types::{Millis, Text};
 
 use super::error::StartError;
+use super::keys::keys;
+use super::store::Place;
 use crate::config::table::{
     AUTO_PURGE, CLASSIC_CLAIM_MAX, COMMAND_LEASE, INTERNAL_TOKEN, MACHINE_ID, NATS_BARE_SUBJECT,
     NATS_PASSWORD, NATS_TOKEN, NATS_URL, NATS_URL_ALIAS, NATS_USER, OFFLINE_AFTER, OUTBOX,
@@ -23,7 +25,10 @@ pub(crate) async fn open_runtime(
     config: &Config,
     url: Option<&str>,
 ) -> Result<Runtime, crate::error::Error> {
-    let settings = settings(config, url)?;
+    let settings = Settings {
+        keys: keys(config, &Place::of(config)?, url.is_some())?,
+        ..settings(config, url)?
+    };
     let runtime = Runtime::open(store, Arc::new(SystemClock), settings).await;
     Ok(runtime.map_err(StartError::Runtime)?)
 }

@@ -18,8 +18,8 @@ use super::access::{Access, Caller, Rules, Scope, gate};
 use super::acting::App;
 use super::failure::Failure;
 use super::handlers::{
-    audit, catalog, classic, commands, execute, executions, health, internal, outbox, replay,
-    results, signals, stream, streams, system, tokens, vars, workers,
+    audit, catalog, classic, commands, credentials, execute, executions, health, internal, outbox,
+    replay, results, signals, stream, streams, system, tokens, vars, workers,
 };
 use super::internal::InternalToken;
 use super::settings::HttpSettings;
@@ -44,6 +44,10 @@ const METRICS_READ: Access = Access::AnyOf(&[Scope::MetricsRead]);
 const RUN_OR_WORK: Access = Access::AnyOf(&[Scope::ExecRun, Scope::Worker]);
 /// Workers fetch the definition of what they run.
 const CATALOG_READ_OR_WORK: Access = Access::AnyOf(&[Scope::CatalogRead, Scope::Worker]);
+const CRED_USE: Access = Access::AnyOf(&[Scope::CredUse]);
+const CRED_ADMIN: Access = Access::AnyOf(&[Scope::CredAdmin]);
+/// Workers fetch the credentials of what they run.
+const CRED_USE_OR_WORK: Access = Access::AnyOf(&[Scope::CredUse, Scope::Worker]);
 const ADMIN: Access = Access::AnyOf(&[Scope::Admin]);
 const READ_OR_WORK: Access = Access::AnyOf(&[Scope::ExecRead, Scope::Worker]);
 
@@ -83,6 +87,7 @@ fn all(routes: Routes) -> Routes {
     let routes = classic_routes(routes);
     let routes = internal_routes(routes);
     let routes = platform_routes(routes);
+    let routes = secret_routes(routes);
     identity_routes(routes)
 }
 
@@ -99,6 +104,18 @@ pub(super) struct Declared {
     pub(super) access: Access,
     pub(super) methods: MethodFilter,
     pub(super) path: String,
+}
+
+/// Whatever touches a secret leaves a trail, reading included.
+fn secret_routes(routes: Routes) -> Routes {
+    routes
+        .add(CRED_USE, GET, paths::CREDENTIALS, credentials::list)
+        .audited()
+        .add(CRED_ADMIN, POST, paths::CREDENTIALS, credentials::put)
+        .add(CRED_USE_OR_WORK, GET, paths::CREDENTIAL, credentials::one)
+        .add(CRED_ADMIN, DELETE, paths::CREDENTIAL, credentials::delete)
+        .add(CRED_ADMIN, POST, paths::ROTATE_KEYS, credentials::rotate)
+        .unaudited()
 }
 
 fn identity_routes(routes: Routes) -> Routes {

@@ -8,6 +8,7 @@ mod background;
 mod behalf;
 mod claim;
 mod classic;
+mod credentials;
 mod definition;
 mod driver;
 mod entropy;

@@ -1,8 +1,11 @@
 //! What an operator may choose about driving executions.
 
+use std::sync::Arc;
+
 use noetl_types::{JsonMap, MachineId, Millis, Text};
 
 use super::messaging::NatsSettings;
+use crate::vault::KeyRing;
 
 /// How executions are driven.
 #[derive(Debug, Clone)]
@@ -43,6 +46,8 @@ pub struct Settings {
     pub auto_purge_days: u32,
     /// How often the store is asked for what has run out, has come due or was left by others.
     pub sweep: Millis,
+    /// The keys that secrets are sealed under; without them none are kept.
+    pub keys: Option<Arc<KeyRing>>,
     /// The environment that playbooks may read.
     pub env: JsonMap,
     /// How other processes are reached by NATS; not at all where absent.
@@ -70,6 +75,7 @@ impl Default for Settings {
             platform: false,
             auto_purge_days: 0,
             sweep: Millis::from_secs(1),
+            keys: None,
             env: JsonMap::new(),
             nats: None,
         }

@@ -61,9 +61,8 @@ impl WorkerApi for Runtime {
         Ok(Self::put_result(self, execution_id, result, Some(key)).await?)
     }
 
-    async fn credential(&self, _wish: CredentialWish) -> Result<CredentialView, ApiError> {
-        let text = "this server keeps no credentials";
-        Err(ApiError::refused(noetl_types::ErrorCode::NotFound, text))
+    async fn credential(&self, wish: CredentialWish) -> Result<CredentialView, ApiError> {
+        Ok(self.lend_credential(wish).await?)
     }
 
     async fn start(&self, request: ExecuteRequest, key: &str) -> Result<ExecuteAnswer, ApiError> {

@@ -1,9 +1,12 @@
 //! The keys that wrap the keys of records.
 
+use std::fmt;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use noetl_types::{Text, sha256};
 use ring::aead::{AES_256_GCM, LessSafeKey, UnboundKey};
+use ring::rand::{SecureRandom as _, SystemRandom};
 use zeroize::Zeroizing;
 
 /// Bytes of a key.
@@ -16,6 +19,11 @@ pub struct Key {
     pub(super) kid: Text,
     pub(super) cipher: LessSafeKey,
 }
+
+/// The system gives no random bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the system gives no random bytes")]
+pub struct NoChance;
 
 /// Why a text is no key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -39,6 +47,14 @@ impl Key {
         Self::of(&bytes)
     }
 
+    /// A new key as a text, for an operator to keep.
+    pub fn text_of_new() -> Result<String, NoChance> {
+        let mut bytes = Zeroizing::new([0_u8; KEY_BYTES]);
+        let random = SystemRandom::new();
+        random.fill(bytes.as_mut_slice()).map_err(|_| NoChance)?;
+        Ok(STANDARD.encode(bytes.as_slice()))
+    }
+
     pub(super) fn of(bytes: &[u8]) -> Result<Self, BadKey> {
         let unbound = UnboundKey::new(&AES_256_GCM, bytes);
         let unbound = unbound.map_err(|_| BadKey::Length(bytes.len()))?;
@@ -60,6 +76,18 @@ impl Key {
 pub struct KeyRing {
     current: Key,
     old: Vec<Key>,
+}
+
+/// Keys do not print; their names do.
+impl fmt::Debug for KeyRing {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let old = self.old.iter().map(Key::kid);
+        formatter
+            .debug_list()
+            .entry(self.current.kid())
+            .entries(old)
+            .finish()
+    }
 }
 
 impl KeyRing {

@@ -9,4 +9,4 @@ mod envelope;
 mod keys;
 
 pub use envelope::{About, Opened, Sealed, VaultError};
-pub use keys::{BadKey, Key, KeyRing};
+pub use keys::{BadKey, Key, KeyRing, NoChance};

@@ -4,6 +4,7 @@ pub(super) mod audit;
 pub(super) mod catalog;
 pub(super) mod classic;
 pub(super) mod commands;
+pub(super) mod credentials;
 pub(super) mod execute;
 pub(super) mod executions;
 pub(super) mod health;

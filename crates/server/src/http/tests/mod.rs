@@ -5,6 +5,7 @@ mod bodies;
 mod catalog;
 mod catalog_lists;
 mod classic;
+mod credentials;
 mod explain;
 mod internal;
 mod purge;

@@ -102,6 +102,11 @@ const ROUTES: &[(&str, &str)] = &[
     ("POST", "/api/tokens"),
     ("DELETE", "/api/tokens/7000000000000000000"),
     ("GET", "/api/audit"),
+    ("GET", "/api/credentials"),
+    ("POST", "/api/credentials"),
+    ("GET", "/api/credentials/pg_main"),
+    ("DELETE", "/api/credentials/pg_main"),
+    ("POST", "/api/credentials/rotate"),
     ("POST", "/api/worker/pool/drain"),
 ];
 

@@ -1,0 +1,184 @@
+//! `noetl secret`: credentials that playbooks name.
+
+use std::io::Write as _;
+
+use clap::{Args, Subcommand};
+use noetl_api::Client;
+use noetl_api::credential::PutCredential;
+use noetl_types::json::parse;
+use noetl_types::{Json, Text};
+
+use crate::config::{Config, Flags, Given, Token};
+use crate::error::Error;
+use crate::exit::Exit;
+use crate::io::Io;
+use crate::render::palette;
+use crate::roles::{self, HostError};
+
+/// Keep secrets that playbooks name: set, list, remove, rotate
+///
+/// A playbook names a credential (`auth: pg_main`), and only the worker that runs the task gets to see
+/// it. It is sealed before it is stored, and blacked out in whatever a task reports.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+The secret is read from standard input, so that it is in no history and in no list of processes: a JSON
+object with the fields of its type, or a plain text, which becomes the field 'secret' (or 'token' of a
+bearer).
+
+Examples:
+  echo '{\"db_host\":\"db\",\"db_user\":\"etl\",\"db_password\":\"…\",\"db_name\":\"sales\"}' | noetl secret set pg_main --type postgres
+  pass show api-token | noetl secret set api_main --type bearer
+  noetl secret list
+  noetl secret rm api_main
+  noetl secret rotate")]
+pub(crate) struct SecretArgs {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    Set(SetArgs),
+    List(ListArgs),
+    Rm(RmArgs),
+    Rotate(RotateArgs),
+}
+
+/// Keep a secret, read from standard input; one of the same name is replaced
+#[derive(Debug, Args)]
+struct SetArgs {
+    /// What playbooks call it
+    name: String,
+    /// What it is for: postgres, bearer, basic, api_key, nats, secret
+    #[arg(long = "type", value_name = "TYPE", default_value = "secret")]
+    kind: String,
+    /// What it is for, in words
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+    /// Word to find it by; may be given several times
+    #[arg(long = "tag", value_name = "WORD")]
+    tags: Vec<String>,
+    #[command(flatten)]
+    settings: Flags<Token>,
+}
+
+/// List the secrets: their names and types, never what they hold
+#[derive(Debug, Args)]
+struct ListArgs {
+    #[command(flatten)]
+    settings: Flags<Token>,
+}
+
+/// Forget a secret
+#[derive(Debug, Args)]
+struct RmArgs {
+    /// What playbooks call it
+    name: String,
+    #[command(flatten)]
+    settings: Flags<Token>,
+}
+
+/// Seal every secret under the current key of the server, so that an old key may go
+#[derive(Debug, Args)]
+struct RotateArgs {
+    #[command(flatten)]
+    settings: Flags<Token>,
+}
+
+/// Does what is asked of the secrets.
+pub(crate) fn run(args: &SecretArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
+    let given: &Given = match &args.verb {
+        Verb::Set(args) => &args.settings.given,
+        Verb::List(args) => &args.settings.given,
+        Verb::Rm(args) => &args.settings.given,
+        Verb::Rotate(args) => &args.settings.given,
+    };
+    let config = Config::load(given, &io.env)?;
+    io.warn(&config.warnings)?;
+    let client = roles::client(&config)?;
+    let threads = roles::threads(&config, 1)?;
+    threads.block_on(async {
+        match &args.verb {
+            Verb::Set(args) => set(&client, args, io).await,
+            Verb::List(_) => list(&client, io).await,
+            Verb::Rm(args) => {
+                let gone = client.delete_credential(&args.name).await;
+                let gone = gone.map_err(HostError::There)?;
+                io.talk(format_args!("{}", gone.message))?;
+                Ok(())
+            }
+            Verb::Rotate(_) => rotate(&client, io).await,
+        }
+    })?;
+    Ok(Exit::Ok)
+}
+
+async fn set(client: &Client, args: &SetArgs, io: &mut Io<'_>) -> Result<(), Error> {
+    let mut text = String::new();
+    io.input.read_to_string(&mut text)?;
+    let put = PutCredential {
+        name: args.name.as_str().into(),
+        kind: args.kind.as_str().into(),
+        data: fields(text.trim(), &args.kind),
+        meta: None,
+        tags: args
+            .tags
+            .iter()
+            .map(|tag| Text::from(tag.as_str()))
+            .collect(),
+        description: args.description.as_deref().map(Text::from),
+    };
+    let kept = client.put_credential(&put).await;
+    let kept = kept.map_err(HostError::There)?;
+    io.talk(format_args!("secret {} ({}) is kept", kept.name, kept.kind))?;
+    Ok(())
+}
+
+/// An object as it is; a plain text under the name that its type has for it.
+fn fields(text: &str, kind: &str) -> Json {
+    match parse(text.as_bytes()) {
+        Ok(object @ Json::Map(_)) => object,
+        Ok(_) | Err(_) => {
+            let field = if kind.starts_with("bearer") {
+                "token"
+            } else {
+                "secret"
+            };
+            Json::object([(field, Json::from(text))])
+        }
+    }
+}
+
+async fn list(client: &Client, io: &mut Io<'_>) -> Result<(), Error> {
+    let found = client.credentials().await.map_err(HostError::There)?;
+    let paint = io.out.paint();
+    for secret in found.items {
+        let name = paint.text(palette::NAME, &secret.name);
+        let since = paint.text(palette::QUIET, format!("since {}", secret.updated_at));
+        let words = secret.description.unwrap_or_default();
+        writeln!(io.out, "{name}  {}  {since}  {words}", secret.kind)?;
+    }
+    Ok(())
+}
+
+async fn rotate(client: &Client, io: &mut Io<'_>) -> Result<(), Error> {
+    let done = client.rotate_credentials().await;
+    let done = done.map_err(HostError::There)?;
+    io.talk(format_args!(
+        "{} secrets were under another key: {} are under the current one now, {} could not be opened",
+        done.processed, done.rewrapped, done.failed
+    ))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plain_text_is_the_secret_of_its_type() {
+        assert_eq!(fields("abc", "secret").to_string(), r#"{"secret":"abc"}"#);
+        assert_eq!(fields("123", "bearer").to_string(), r#"{"token":"123"}"#);
+        assert_eq!(fields(r#"{"a":1}"#, "bearer").to_string(), r#"{"a":1}"#);
+    }
+}

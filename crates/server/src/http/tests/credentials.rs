@@ -1,0 +1,170 @@
+//! Credentials are kept sealed, shown to nobody, and lent to who works with them.
+
+use std::sync::Arc;
+
+use axum::http::Method;
+use noetl_store::{CredentialKey, Credentials as _, MemoryStore, Store};
+use noetl_types::{ErrorCode, Scope, TenantId};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::tokens::token_of;
+use super::{House, house, is_ok};
+use crate::clock::SystemClock;
+use crate::http::door::Doorman;
+use crate::http::front::Front;
+use crate::http::routes::router;
+use crate::http::settings::HttpSettings;
+use crate::runtime::{Runtime, Settings};
+use crate::vault::{Key, KeyRing};
+
+const SECRET: &str = "sesame-opens-42";
+
+const NAMES_IT: &str = "apiVersion: noetl.io/v2
+kind: Playbook
+metadata: { name: names, path: demo/names }
+workflow:
+  - step: start
+    tool: { kind: http, url: 'http://localhost/', auth: api_main }
+";
+
+fn key() -> Key {
+    Key::read(&Key::text_of_new().unwrap()).unwrap()
+}
+
+async fn house_of(store: Arc<dyn Store>, ring: KeyRing, is_dev: bool) -> House {
+    let settings = Settings {
+        keys: Some(Arc::new(ring)),
+        ..Settings::default()
+    };
+    let runtime = Runtime::open(store, Arc::new(SystemClock), settings).await;
+    let runtime = runtime.unwrap();
+    let http = HttpSettings {
+        is_dev,
+        ..HttpSettings::default()
+    };
+    let shutdown = CancellationToken::new();
+    let router = router(runtime.clone(), &http, shutdown.clone());
+    let door = Doorman::new(runtime.clone(), &http);
+    House {
+        front: Front::new(router, door),
+        runtime,
+        shutdown,
+    }
+}
+
+fn bearer() -> Value {
+    json!({ "name": "api_main", "type": "bearer", "data": { "token": SECRET }, "tags": ["prod"] })
+}
+
+#[tokio::test]
+async fn a_credential_is_kept_and_never_echoed() {
+    let store = Arc::new(MemoryStore::new());
+    let house = house_of(store.clone(), KeyRing::new(key(), Vec::new()), true).await;
+    let kept = house.post("/api/credentials", bearer()).await;
+    assert!(is_ok(&kept), "{}", kept.text);
+    let listed = house.get("/api/credentials").await;
+    assert_eq!(listed.at("/items").as_array().unwrap().len(), 1);
+    let shown = house.get("/api/credentials/api_main").await;
+    let id = kept.text_at("/id");
+    assert_eq!(shown.text_at("/id"), id);
+    for reply in [&kept, &listed, &shown] {
+        assert!(!reply.text.contains(SECRET), "{}", reply.text);
+    }
+    // What lies in the store says nothing either.
+    let tenant = TenantId::default();
+    let row = store
+        .credential(&tenant, &CredentialKey::Name("api_main".into()))
+        .await;
+    assert!(!format!("{row:?}").contains(SECRET));
+    let revealed = house
+        .get("/api/credentials/api_main?include_data=true")
+        .await;
+    assert_eq!(revealed.text_at("/data/token"), SECRET);
+    let again = json!({ "name": "api_main", "type": "bearer", "data": { "token": "another-1" } });
+    assert_eq!(house.post("/api/credentials", again).await.text_at("/id"), id);
+    let revealed = house
+        .get(&format!("/api/credentials/{id}?include_data=true"))
+        .await;
+    assert_eq!(revealed.text_at("/data/token"), "another-1");
+    for wrong in [
+        json!({ "name": "", "type": "bearer", "data": {} }),
+        json!({ "name": "12345", "type": "bearer", "data": {} }),
+        json!({ "name": "x", "type": "", "data": {} }),
+    ] {
+        let refused = house.post("/api/credentials", wrong).await;
+        refused.is_problem(ErrorCode::Validation);
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_a_key_keeps_none() {
+    let refused = house().await.post("/api/credentials", bearer()).await;
+    refused.is_problem(ErrorCode::NotReady);
+}
+
+#[tokio::test]
+async fn only_who_holds_a_command_borrows() {
+    let ring = KeyRing::new(key(), Vec::new());
+    let house = house_of(Arc::new(MemoryStore::new()), ring, false).await;
+    let admin = token_of(&house.runtime, "default", &[Scope::CredAdmin]).await;
+    let worker = token_of(&house.runtime, "default", &[Scope::Worker]).await;
+    let everyday = [Scope::ExecRun, Scope::CatalogWrite, Scope::CredUse];
+    let user = token_of(&house.runtime, "default", &everyday).await;
+    let kept = house
+        .call(&admin, Method::POST, "/api/credentials", bearer())
+        .await;
+    assert!(is_ok(&kept), "{}", kept.text);
+    let body = json!({ "content": NAMES_IT });
+    house
+        .call(&user, Method::POST, "/api/catalog/register", body)
+        .await;
+    let body = json!({ "path": "demo/names" });
+    let begun = house.call(&user, Method::POST, "/api/execute", body).await;
+    let id = begun.text_at("/execution_id");
+    let wish = format!("/api/credentials/api_main?include_data=true&execution_id={id}&worker_id=w1");
+    let ask = async |token: &str, path: &str| house.call(token, Method::GET, path, json!({})).await;
+    // Nobody has leased the command yet.
+    ask(&worker, &wish).await.is_problem(ErrorCode::Forbidden);
+    let lease = json!({ "worker_id": "w1", "pool": "shared" });
+    let leased = house
+        .call(&worker, Method::POST, "/api/commands/lease", lease)
+        .await;
+    assert_eq!(leased.at("/commands").as_array().unwrap().len(), 1);
+    let lent = ask(&worker, &wish).await;
+    assert_eq!(lent.text_at("/data/token"), SECRET);
+    let other = wish.replace("w1", "w2");
+    ask(&worker, &other).await.is_problem(ErrorCode::Forbidden);
+    let alone = "/api/credentials/api_main?include_data=true";
+    ask(&worker, alone).await.is_problem(ErrorCode::Forbidden);
+    ask(&user, alone).await.is_problem(ErrorCode::Forbidden);
+    assert_eq!(ask(&admin, alone).await.text_at("/data/token"), SECRET);
+    // Another tenant does not even learn that there is one.
+    let spy = token_of(&house.runtime, "spies", &[Scope::CredAdmin, Scope::Worker]).await;
+    for path in [alone, "/api/credentials/api_main", &wish] {
+        ask(&spy, path).await.is_problem(ErrorCode::NotFound);
+    }
+}
+
+#[tokio::test]
+async fn an_old_key_may_go_after_a_rotation() {
+    let store = Arc::new(MemoryStore::new());
+    let (old, new) = (Key::text_of_new().unwrap(), Key::text_of_new().unwrap());
+    let key = |text: &str| Key::read(text).unwrap();
+    let before = house_of(store.clone(), KeyRing::new(key(&old), Vec::new()), true).await;
+    before.post("/api/credentials", bearer()).await;
+    let both = KeyRing::new(key(&new), vec![key(&old)]);
+    let during = house_of(store.clone(), both, true).await;
+    let rotated = during.post("/api/credentials/rotate", json!({})).await;
+    assert_eq!(
+        rotated.json(),
+        json!({ "processed": 1, "rewrapped": 1, "skipped": 0, "failed": 0 })
+    );
+    let again = during.post("/api/credentials/rotate", json!({})).await;
+    assert_eq!(again.at("/processed"), 0);
+    let path = "/api/credentials/api_main?include_data=true";
+    let after = house_of(store.clone(), KeyRing::new(key(&new), Vec::new()), true).await;
+    assert_eq!(after.get(path).await.text_at("/data/token"), SECRET);
+    let lost = house_of(store, KeyRing::new(key(&old), Vec::new()), true).await;
+    lost.get(path).await.is_problem(ErrorCode::NotReady);
+}

@@ -1,0 +1,275 @@
+//! Credentials: sealed when they come, opened for whoever may have them.
+
+use noetl_api::credential::{
+    CredentialList, CredentialView, CredentialWish, DeletedCredential, PutCredential, Rotation,
+};
+use noetl_store::{
+    CommandChoice, CommandFilter, Credential, CredentialFilter, CredentialKey, CredentialPut,
+};
+use noetl_types::json::{parse, to_canonical};
+use noetl_types::limits::PageLimit;
+use noetl_types::{CredentialId, ErrorCode, Json, Text};
+
+use super::{Runtime, RuntimeError};
+use crate::vault::{About, KeyRing, Sealed, VaultError};
+
+/// Bytes of a name.
+const MAX_NAME: usize = 255;
+/// Bytes of a secret, as JSON.
+const MAX_SECRET: usize = 64 << 10;
+/// How often a write is tried that others get in the way of.
+const TRIES: u32 = 10;
+/// The table, as both layers of a seal name it.
+const TABLE: &str = "credential";
+
+impl Runtime {
+    /// Keeps a credential; one of the same name is replaced.
+    pub async fn put_credential(
+        &self,
+        request: PutCredential,
+    ) -> Result<CredentialView, RuntimeError> {
+        let keys = self.keys()?;
+        if request.name.is_empty() || request.name.len() > MAX_NAME {
+            return Err(invalid(format!("the name has 1 to {MAX_NAME} bytes")));
+        }
+        // A number names a credential by its id.
+        if request.name.parse::<CredentialId>().is_ok() {
+            return Err(invalid("a name that is a number would be taken for an id"));
+        }
+        if request.kind.is_empty() || request.kind.len() > MAX_NAME {
+            return Err(invalid(format!("the type has 1 to {MAX_NAME} bytes")));
+        }
+        let secret = to_canonical(&request.data);
+        if secret.len() > MAX_SECRET {
+            let text = format!("a secret has at most {MAX_SECRET} bytes");
+            return Err(RuntimeError::refused(ErrorCode::TooLarge, text));
+        }
+        for _ in 0..TRIES {
+            let key = CredentialKey::Name(request.name.clone());
+            let before = self.store().credential(self.tenant(), &key).await?;
+            let now = self.now();
+            let mut credential = Credential {
+                credential_id: match &before {
+                    Some(before) => before.credential_id,
+                    None => self.mint()?,
+                },
+                tenant_id: self.tenant().clone(),
+                name: request.name.clone(),
+                kind: request.kind.clone(),
+                version: before.as_ref().map_or(1, |before| before.version + 1),
+                sealed: Json::Null,
+                kid: keys.current().kid().clone(),
+                meta: request.meta.clone(),
+                tags: Json::list(request.tags.iter().cloned().map(Json::from)),
+                description: request.description.clone(),
+                created_at: before.as_ref().map_or(now, |before| before.created_at),
+                updated_at: now,
+            };
+            let sealed = keys.seal(&about(&credential), &secret).map_err(broken)?;
+            credential.sealed = sealed_json(&sealed)?;
+            let put = CredentialPut {
+                credential: credential.clone(),
+                replaces: before.map(|before| before.version),
+            };
+            if self.store().put_credential(put).await? {
+                return Ok(view(credential, None));
+            }
+        }
+        let text = "others keep writing the credential; try again later";
+        Err(RuntimeError::refused(ErrorCode::StoreUnavailable, text))
+    }
+
+    /// The credentials, without their secrets.
+    pub async fn credentials(
+        &self,
+        kind: Option<Text>,
+        text: Option<Text>,
+    ) -> Result<CredentialList, RuntimeError> {
+        let filter = CredentialFilter {
+            kind,
+            text,
+            ..CredentialFilter::of(self.tenant().clone())
+        };
+        let found = self.store().credentials(filter, PageLimit::MAX).await?;
+        Ok(CredentialList {
+            items: found.into_iter().map(|found| view(found, None)).collect(),
+            filter: None,
+        })
+    }
+
+    /// A credential by its id or its name, without its secret.
+    pub async fn credential(&self, key: &str) -> Result<CredentialView, RuntimeError> {
+        Ok(view(self.kept_credential(key).await?, None))
+    }
+
+    /// A credential with its secret.
+    pub async fn reveal_credential(&self, key: &str) -> Result<CredentialView, RuntimeError> {
+        let kept = self.kept_credential(key).await?;
+        let data = self.opened(&kept)?;
+        Ok(view(kept, Some(data)))
+    }
+
+    /// The same for a worker that has a command of an execution which names the credential.
+    pub async fn lend_credential(
+        &self,
+        wish: CredentialWish,
+    ) -> Result<CredentialView, RuntimeError> {
+        let row = self.execution_row(wish.execution_id).await?;
+        let held = CommandFilter {
+            tenant_id: self.tenant().clone(),
+            choice: CommandChoice::Open,
+            execution_id: Some(wish.execution_id),
+            pool: None,
+            worker: Some(wish.worker_id),
+            after: None,
+            limit: PageLimit::MAX,
+        };
+        let held = self.store().commands(held).await?;
+        let is_held = held.commands.iter().any(|held| held.lease.is_some());
+        if !is_held {
+            let text = "a credential is lent to who holds a command of the execution";
+            return Err(RuntimeError::refused(ErrorCode::Forbidden, text));
+        }
+        let definition = match row.facts.catalog_id {
+            Some(id) => self.core.definition(self.tenant(), id).await?,
+            None => return Err(RuntimeError::no_execution()),
+        };
+        // A name that a template makes is not to be seen in the text; then any may be meant.
+        let content = &definition.entry.content;
+        if !content.contains(wish.name.as_str()) && !content.contains("{{") {
+            let text = format!("the playbook does not name the credential '{}'", wish.name);
+            return Err(RuntimeError::refused(ErrorCode::Forbidden, text));
+        }
+        self.reveal_credential(&wish.name).await
+    }
+
+    /// Forgets a credential.
+    pub async fn delete_credential(&self, key: &str) -> Result<DeletedCredential, RuntimeError> {
+        let kept = self.kept_credential(key).await?;
+        let id = kept.credential_id;
+        self.store().delete_credential(self.tenant(), id).await?;
+        Ok(DeletedCredential {
+            message: format!("the credential '{}' is gone", kept.name).into(),
+            id,
+        })
+    }
+
+    /// Wraps the keys of credentials anew that are still under an old key, so many at most.
+    pub async fn rotate_credentials(&self, most: u32) -> Result<Rotation, RuntimeError> {
+        let keys = self.keys()?;
+        let mut rotation = Rotation::default();
+        let mut after = None;
+        while rotation.processed < u64::from(most) {
+            let filter = CredentialFilter {
+                not_under: Some(keys.current().kid().clone()),
+                after,
+                ..CredentialFilter::of(self.tenant().clone())
+            };
+            let page = self.store().credentials(filter, PageLimit::MAX).await?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.credential_id);
+            for kept in page {
+                rotation.processed += 1;
+                match self.rewrapped(keys, kept).await {
+                    Ok(true) => rotation.rewrapped += 1,
+                    Ok(false) => rotation.skipped += 1,
+                    Err(error) => {
+                        tracing::error!(%error, "a credential keeps its old key");
+                        rotation.failed += 1;
+                    }
+                }
+            }
+        }
+        Ok(rotation)
+    }
+
+    async fn rewrapped(&self, keys: &KeyRing, kept: Credential) -> Result<bool, RuntimeError> {
+        let sealed = sealed_of(&kept)?;
+        let Some(anew) = keys.rewrap(&about(&kept), &sealed).map_err(broken)? else {
+            return Ok(false);
+        };
+        let put = CredentialPut {
+            replaces: Some(kept.version),
+            credential: Credential {
+                sealed: sealed_json(&anew)?,
+                kid: anew.kid().clone(),
+                ..kept
+            },
+        };
+        Ok(self.store().put_credential(put).await?)
+    }
+
+    async fn kept_credential(&self, key: &str) -> Result<Credential, RuntimeError> {
+        let key = match key.parse() {
+            Ok(id) => CredentialKey::Id(id),
+            Err(_) => CredentialKey::Name(key.into()),
+        };
+        let found = self.store().credential(self.tenant(), &key).await?;
+        found.ok_or_else(|| {
+            RuntimeError::refused(ErrorCode::NotFound, "there is no such credential")
+        })
+    }
+
+    fn opened(&self, kept: &Credential) -> Result<Json, RuntimeError> {
+        let opened = self.keys()?.open(&about(kept), &sealed_of(kept)?);
+        let opened = opened.map_err(broken)?;
+        parse(opened.bytes()).map_err(|_| broken(VaultError::Damaged))
+    }
+
+    fn keys(&self) -> Result<&KeyRing, RuntimeError> {
+        self.settings().keys.as_deref().ok_or_else(|| {
+            let text = "this server has no encryption key, so it keeps no secrets: start it with \
+                NOETL_ENCRYPTION_KEY";
+            RuntimeError::refused(ErrorCode::NotReady, text)
+        })
+    }
+}
+
+fn about(credential: &Credential) -> About<'_> {
+    About {
+        tenant_id: &credential.tenant_id,
+        table: TABLE,
+        record: credential.credential_id.get(),
+        version: credential.version,
+    }
+}
+
+fn sealed_json(sealed: &Sealed) -> Result<Json, RuntimeError> {
+    let text = serde_json::to_vec(sealed).map_err(|_| broken(VaultError::Cannot))?;
+    parse(&text).map_err(|_| broken(VaultError::Cannot))
+}
+
+fn sealed_of(kept: &Credential) -> Result<Sealed, RuntimeError> {
+    let text = to_canonical(&kept.sealed);
+    serde_json::from_slice(&text).map_err(|_| broken(VaultError::Unknown))
+}
+
+fn view(kept: Credential, data: Option<Json>) -> CredentialView {
+    let tags = kept.tags.as_list().unwrap_or_default().iter();
+    CredentialView {
+        id: kept.credential_id,
+        name: kept.name,
+        kind: kept.kind,
+        meta: kept.meta,
+        tags: tags.filter_map(Json::as_str).map(Text::from).collect(),
+        description: kept.description,
+        created_at: kept.created_at,
+        updated_at: kept.updated_at,
+        data,
+    }
+}
+
+fn invalid(text: impl Into<Text>) -> RuntimeError {
+    RuntimeError::refused(ErrorCode::Validation, text)
+}
+
+/// What is wrong with a seal is for the operator's log; nobody else learns more than that it is so.
+fn broken(error: VaultError) -> RuntimeError {
+    tracing::error!(%error, "a secret cannot be sealed or opened");
+    match error {
+        VaultError::NoKey(_) => RuntimeError::refused(ErrorCode::NotReady, error.to_string()),
+        VaultError::Unknown | VaultError::Damaged | VaultError::Cannot => {
+            RuntimeError::refused(ErrorCode::Internal, "the secret cannot be opened")
+        }
+    }
+}
