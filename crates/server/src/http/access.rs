@@ -146,12 +146,11 @@ pub(super) async fn gate(
         let path = path.map_or("", MatchedPath::as_str);
         Audited(format!("{} {path}", request.method()).into())
     });
-    let mut response = match rules.access.check(&caller) {
-        Err(failure) => failure.into_response(),
-        Ok(()) => {
-            request.extensions_mut().insert(MaxBody(rules.max_body));
-            next.run(request).await
-        }
+    let mut response = if let Err(failure) = rules.access.check(&caller) {
+        failure.into_response()
+    } else {
+        request.extensions_mut().insert(MaxBody(rules.max_body));
+        next.run(request).await
     };
     if let Some(route) = route {
         response.extensions_mut().insert(route);
