@@ -84,7 +84,7 @@ impl Doorman {
         let act = Act {
             actor,
             token_id: visit.identity.as_ref().and_then(Identity::token_id),
-            act: match audited {
+            what: match audited {
                 Some(Audited(route)) => route.clone(),
                 None => "access".into(),
             },

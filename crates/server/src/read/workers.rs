@@ -211,7 +211,7 @@ impl Runtime {
             count: items.len(),
             items,
             pools: counts
-                .into_iter()
+                .iter()
                 .filter_map(|count| pool_view(count, self.tenant()))
                 .collect(),
         })
@@ -274,7 +274,7 @@ impl Runtime {
     }
 }
 
-fn pool_view(count: PoolCount, tenant_id: &TenantId) -> Option<PoolView> {
+fn pool_view(count: &PoolCount, tenant_id: &TenantId) -> Option<PoolView> {
     Some(PoolView {
         pool: count.pool.of_tenant(tenant_id)?,
         pending: count.pending,

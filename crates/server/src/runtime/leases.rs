@@ -57,7 +57,8 @@ impl Runtime {
             own.push(self.owns(lease).await?);
         }
         let fences = request.leases.iter().zip(&own);
-        let fences = fences.filter_map(|(lease, is_own)| is_own.then(|| fence_of(lease)));
+        let fences = fences.filter(|(_, is_own)| **is_own);
+        let fences = fences.map(|(lease, _)| fence_of(lease));
         let mut kept = self
             .core
             .store

@@ -8,10 +8,10 @@ use noetl_engine::{Input, Start};
 use noetl_store::{CatalogKey, ExecutionFacts, Origin};
 use noetl_types::limits::{MAX_LONG_POLL, Priority};
 use noetl_types::{
-    CatalogId, ErrorCode, ExecutionId, Json, Millis, OrganizationId, PlaybookPath, PoolName,
-    TenantId, Timestamp,
+    CatalogId, ErrorCode, ExecutionId, Json, Millis, PlaybookPath, PoolName, TenantId, Timestamp,
 };
 
+use super::behalf::Behalf;
 use super::claim;
 use super::driver::{Before, Claims, Letter, heard};
 use super::entropy;
@@ -70,20 +70,13 @@ impl Runtime {
         launch: Launch<'_>,
     ) -> Result<ExecuteAnswer, RuntimeError> {
         let wait = wait_of(&request)?;
-        startable(&request, self.now())?;
-        let tenant_id = self.tenant().clone();
-        if let Some(parent) = request.parent_execution_id {
-            // What a child comes to is told to its parent, so that must be the caller's.
-            self.execution_row(parent).await?;
-        }
-        let definition = self.core.wanted(&tenant_id, &request).await?;
+        self.check(&request).await?;
+        let tenant_id = self.tenant();
+        let definition = self.core.wanted(tenant_id, &request).await?;
         let now = self.core.clock.now();
         let execution_id: ExecutionId = self.core.ids.mint(now)?;
-        let dedup = claim::dedup(&request, (&tenant_id, &definition.entry.path), now)?;
-        let facts = ExecutionFacts {
-            organization_id: self.behalf().organization_id.clone(),
-            ..facts(&definition, &request, (tenant_id, now))?
-        };
+        let dedup = claim::dedup(&request, (tenant_id, &definition.entry.path), now)?;
+        let facts = facts(&definition, &request, (self.behalf(), now))?;
         let mut following = wait.map(|_| self.core.followers.follow(execution_id));
         let start = Start {
             rerun_of: launch.rerun_of.map(|id| Json::from(id.to_string())),
@@ -144,6 +137,16 @@ impl Runtime {
             outcome,
             ..begun
         })
+    }
+
+    /// Refuses what would not happen, or would happen to somebody else.
+    async fn check(&self, request: &ExecuteRequest) -> Result<(), RuntimeError> {
+        startable(request, self.now())?;
+        if let Some(parent) = request.parent_execution_id {
+            // What a child comes to is told to its parent, so that must be the caller's.
+            self.execution_row(parent).await?;
+        }
+        Ok(())
     }
 
     /// Waits for the end of an execution, as long as the caller has patience.
@@ -230,7 +233,11 @@ impl Core {
         let Some(parent) = parent else {
             return Ok(());
         };
-        let tenant_id = parent.facts.tenant_id.clone();
+        let behalf = Behalf {
+            tenant_id: parent.facts.tenant_id.clone(),
+            organization_id: parent.facts.organization_id.clone(),
+            pools: None,
+        };
         let request = ExecuteRequest {
             path: order.path,
             catalog_id: order.catalog_id,
@@ -241,13 +248,12 @@ impl Core {
             execution_pool: Some(parent.facts.pool.clone()),
             ..ExecuteRequest::default()
         };
-        let definition = self.wanted(&tenant_id, &request).await?;
+        let definition = self.wanted(&behalf.tenant_id, &request).await?;
         let now = self.clock.now();
         let root = parent.facts.root_execution_id.unwrap_or(order.parent);
         let facts = ExecutionFacts {
-            organization_id: parent.facts.organization_id.clone(),
             root_execution_id: Some(root),
-            ..facts(&definition, &request, (tenant_id, now))?
+            ..facts(&definition, &request, (&behalf, now))?
         };
         let start = Start {
             depth: order.depth,
@@ -366,7 +372,7 @@ pub(crate) fn catalog_key(
 fn facts(
     definition: &Definition,
     request: &ExecuteRequest,
-    (tenant_id, now): (TenantId, Timestamp),
+    (behalf, now): (&Behalf, Timestamp),
 ) -> Result<ExecutionFacts, RuntimeError> {
     let entry = &definition.entry;
     let pool = match &request.execution_pool {
@@ -376,8 +382,8 @@ fn facts(
     let priority = Priority::new(request.priority.unwrap_or_default().into())
         .map_err(|error| RuntimeError::refused(ErrorCode::OutOfRange, error.to_string()))?;
     Ok(ExecutionFacts {
-        tenant_id,
-        organization_id: OrganizationId::default(),
+        tenant_id: behalf.tenant_id.clone(),
+        organization_id: behalf.organization_id.clone(),
         catalog_id: Some(entry.catalog_id),
         path: Some(entry.path.clone()),
         playbook_version: Some(entry.version),

@@ -47,11 +47,15 @@ struct Remembered {
     touched_at: Option<Timestamp>,
 }
 
+/// Nothing is known, or nothing that is fresh.
+struct AskTheStore;
+
 impl Tokens {
-    fn get(&self, prefix: &Text) -> Option<Option<Arc<ApiToken>>> {
+    /// What is known of a prefix; `Err` where the store has to be asked.
+    fn get(&self, prefix: &Text) -> Result<Option<Arc<ApiToken>>, AskTheStore> {
         let tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = tokens.get(prefix)?;
-        known.is_fresh().then(|| known.token.clone())
+        let known = tokens.get(prefix).filter(|known| known.is_fresh());
+        known.map(|known| known.token.clone()).ok_or(AskTheStore)
     }
 
     fn keep(&self, prefix: Text, token: Option<Arc<ApiToken>>) {
@@ -249,14 +253,11 @@ impl Runtime {
     /// everything is made, from a given one or anew. Gives the text of one that was made anew, which
     /// is to be shown once.
     pub async fn bootstrap(&self, given: Option<&str>) -> Result<Option<Text>, RuntimeError> {
-        let made = match given {
-            Some(_) => None,
-            None => {
-                let chance = &*self.core.chance;
-                let (prefix, secret) = (entropy::bytes::<6>(chance), entropy::bytes::<32>(chance));
-                Some(format!("{MARK}{}_{}", hex(&prefix), hex(&secret)))
-            }
-        };
+        let made = given.is_none().then(|| {
+            let chance = &*self.core.chance;
+            let (prefix, secret) = (entropy::bytes::<6>(chance), entropy::bytes::<32>(chance));
+            format!("{MARK}{}_{}", hex(&prefix), hex(&secret))
+        });
         let shown = given.or(made.as_deref()).unwrap_or_default();
         let (prefix, secret) = parts(shown)
             .filter(|(_, secret)| secret.len() >= SECRET)
@@ -290,7 +291,7 @@ impl Runtime {
 
 impl Core {
     async fn token(&self, prefix: &Text) -> Result<Option<Arc<ApiToken>>, RuntimeError> {
-        if let Some(known) = self.tokens.get(prefix) {
+        if let Ok(known) = self.tokens.get(prefix) {
             return Ok(known);
         }
         let token = self.store.token(prefix).await?.map(Arc::new);

@@ -26,7 +26,7 @@ pub(crate) struct Act {
     /// By which token.
     pub(crate) token_id: Option<TokenId>,
     /// What.
-    pub(crate) act: Text,
+    pub(crate) what: Text,
     /// To what.
     pub(crate) target: Option<Text>,
     /// From where.
@@ -145,7 +145,7 @@ impl Runtime {
     fn entry(&self, act: Act) -> Option<NewAudit> {
         let audit_id = self
             .mint()
-            .inspect_err(|error| tracing::error!(%error, act = %act.act, "not in the trail"))
+            .inspect_err(|error| tracing::error!(%error, act = %act.what, "not in the trail"))
             .ok()?;
         let token = |id: TokenId| Json::object([("token_id", Json::from(id.to_string()))]);
         Some(NewAudit {
@@ -153,7 +153,7 @@ impl Runtime {
             tenant_id: self.tenant().clone(),
             occurred_at: self.now(),
             actor: act.actor,
-            act: act.act,
+            act: act.what,
             target: act.target,
             address: act.address,
             outcome: act.outcome,

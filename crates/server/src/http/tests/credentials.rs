@@ -82,7 +82,10 @@ async fn a_credential_is_kept_and_never_echoed() {
         .await;
     assert_eq!(revealed.text_at("/data/token"), SECRET);
     let again = json!({ "name": "api_main", "type": "bearer", "data": { "token": "another-1" } });
-    assert_eq!(house.post("/api/credentials", again).await.text_at("/id"), id);
+    assert_eq!(
+        house.post("/api/credentials", again).await.text_at("/id"),
+        id
+    );
     let revealed = house
         .get(&format!("/api/credentials/{id}?include_data=true"))
         .await;
@@ -122,7 +125,8 @@ async fn only_who_holds_a_command_borrows() {
     let body = json!({ "path": "demo/names" });
     let begun = house.call(&user, Method::POST, "/api/execute", body).await;
     let id = begun.text_at("/execution_id");
-    let wish = format!("/api/credentials/api_main?include_data=true&execution_id={id}&worker_id=w1");
+    let wish =
+        format!("/api/credentials/api_main?include_data=true&execution_id={id}&worker_id=w1");
     let ask = async |token: &str, path: &str| house.call(token, Method::GET, path, json!({})).await;
     // Nobody has leased the command yet.
     ask(&worker, &wish).await.is_problem(ErrorCode::Forbidden);
