@@ -133,7 +133,7 @@ impl Link {
     pub async fn changed(&mut self) {
         if self.changes.changed().await.is_err() {
             // The client is gone, and with it all that could change.
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

@@ -21,8 +21,13 @@ use crate::roles::{self, HostError, StartError};
 pub(crate) struct StreamArgs {
     #[command(subcommand)]
     verb: Verb,
-    /// Address of the server [env: NOETL_SERVER_URL]
-    #[arg(long, global = true, value_name = "URL")]
+    /// Address of the server
+    #[arg(
+        help = "Address of the server [env: NOETL_SERVER_URL]",
+        long,
+        global = true,
+        value_name = "URL"
+    )]
     server: Option<String>,
 }
 

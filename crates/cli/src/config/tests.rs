@@ -176,7 +176,7 @@ fn t16_numbers_of_the_stream_that_make_no_sense_refuse_to_start() {
         ("NOETL_EVENT_STREAM_DEDUP_SECS", "2m"),
         ("NOETL_EVENT_STREAM_RETENTION_SECS", "59"),
         ("NOETL_EVENT_STREAM_ENABLED", "perhaps"),
-        ("NOETL_EVENT_STREAM_BACKFILL", ""),
+        ("NOETL_EVENT_STREAM_BACKFILL", "maybe"),
         ("NOETL_NATS_URL", "http://localhost"),
         ("NATS_URL", "nats://"),
     ] {

@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::DeliverPolicy;
-use async_nats::jetstream::consumer::pull::OrderedConfig;
+use async_nats::jetstream::stream::RawMessageErrorKind;
 use async_nats::jetstream::{self, Context};
-use futures_util::StreamExt as _;
 use noetl_store::{FeedLimit, Message, Store};
 use noetl_testkit::nats::Nats;
 use noetl_types::{FeedPosition, Json, json, sha256};
@@ -26,29 +24,24 @@ pub(crate) async fn read(nats: &Nats) -> (BTreeMap<String, (String, Vec<u8>)>, u
     let Ok(stream) = context.get_stream("noetl_events").await else {
         return (found, 0);
     };
-    let count = stream.cached_info().state.messages;
-    if count == 0 {
+    let state = stream.cached_info().state.clone();
+    if state.messages == 0 {
         return (found, 0);
     }
-    let config = OrderedConfig {
-        deliver_policy: DeliverPolicy::All,
-        ..OrderedConfig::default()
-    };
-    let consumer = stream.create_consumer(config).await.unwrap();
-    let mut messages = consumer.messages().await.unwrap();
-    for _ in 0..count {
-        let message = tokio::time::timeout(LONG, messages.next()).await.unwrap();
-        let message = message.unwrap().unwrap();
-        let id = message
-            .headers
-            .as_ref()
-            .unwrap()
-            .get("Nats-Msg-Id")
-            .unwrap();
+    let mut count = 0;
+    for sequence in state.first_sequence..=state.last_sequence {
+        let message = match stream.get_raw_message(sequence).await {
+            Ok(message) => message,
+            // Somebody took it out.
+            Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => continue,
+            Err(error) => panic!("{error}"),
+        };
+        let id = message.headers.get("Nats-Msg-Id").unwrap();
         let content = (message.subject.to_string(), message.payload.to_vec());
         if let Some(before) = found.insert(id.as_str().to_owned(), content.clone()) {
             assert_eq!(before, content, "two events under one id");
         }
+        count += 1;
     }
     (found, count)
 }

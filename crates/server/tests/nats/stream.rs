@@ -69,14 +69,17 @@ async fn a_new_stream_begins_now_or_with_the_first_event() {
         let nats = Nats::start().unwrap();
         let house = House::new().await;
         let before = house.server(noetl_server::Settings::default()).await;
-        work(&before);
+        let worker = work(&before);
         complete(&before, 2).await;
+        drop(worker);
+        before.close(Duration::from_secs(30)).await;
         let old = expected(&*house.store).await;
         let settings = StreamSettings {
             backfill,
             ..StreamSettings::default()
         };
         let runtime = house.server(streaming_by(&nats, settings)).await;
+        let _worker = work(&runtime);
         publishes(&runtime).await;
         complete(&runtime, 2).await;
         let all = expected(&*house.store).await;
@@ -99,10 +102,10 @@ on_every_store!(t7_one_server_publishes_at_a_time_and_the_next_one_goes_on);
 async fn t7_one_server_publishes_at_a_time_and_the_next_one_goes_on(house: House) {
     let nats = Nats::start().unwrap();
     let first = house.server(streaming_by(&nats, from_the_first())).await;
-    work(&first);
+    let worker = work(&first);
     publishes(&first).await;
     let second = house.server(streaming_by(&nats, from_the_first())).await;
-    work(&second);
+    let _worker = work(&second);
     complete(&first, 20).await;
     complete(&second, 20).await;
     until("the second one stands by", || async {
@@ -111,6 +114,7 @@ async fn t7_one_server_publishes_at_a_time_and_the_next_one_goes_on(house: House
     .await;
     assert_eq!(second.stream_status().await.unwrap().published, 0);
     let epoch = second.stream_status().await.unwrap().epoch;
+    drop(worker);
     first.close(Duration::from_secs(30)).await;
     complete(&second, 20).await;
     let count = sees_everything(&nats, &*house.store).await;
@@ -127,7 +131,7 @@ async fn t1_an_event_that_commits_late_is_held_for_and_not_lost() {
         return;
     };
     let runtime = house.server(streaming_by(&nats, from_the_first())).await;
-    work(&runtime);
+    let _worker = work(&runtime);
     complete(&runtime, 1).await;
     let published = sees_everything(&nats, &*house.store).await;
     let (writer, connection) = tokio_postgres::connect(&database.config(), tokio_postgres::NoTls)
@@ -171,7 +175,7 @@ async fn t7_a_publisher_that_was_replaced_moves_nothing() {
     let nats = Nats::start().unwrap();
     let house = House::new().await;
     let runtime = house.server(streaming_by(&nats, from_the_first())).await;
-    work(&runtime);
+    let _worker = work(&runtime);
     complete(&runtime, 3).await;
     sees_everything(&nats, &*house.store).await;
     let status = runtime.stream_status().await.unwrap();
@@ -192,7 +196,7 @@ async fn t12_a_broker_that_comes_late_gets_everything_and_nobody_waited_for_it(h
     let mut nats = Nats::start().unwrap();
     nats.kill().unwrap();
     let runtime = house.server(streaming_by(&nats, from_the_first())).await;
-    work(&runtime);
+    let _worker = work(&runtime);
     complete(&runtime, 30).await;
     let ready = runtime.health().await;
     assert_eq!(&*ready.status, "ok", "runs go on without the broker");
@@ -212,7 +216,7 @@ async fn t10_nothing_is_lost_when_broker_and_publishers_are_killed_in_the_middle
     let mut nats = Nats::start().unwrap();
     for _ in 0..3 {
         let runtime = house.server(streaming_by(&nats, from_the_first())).await;
-        work(&runtime);
+        let worker = work(&runtime);
         let runs = tokio::spawn({
             let runtime = runtime.clone();
             async move { complete(&runtime, 60).await }
@@ -221,11 +225,12 @@ async fn t10_nothing_is_lost_when_broker_and_publishers_are_killed_in_the_middle
         nats.kill().unwrap();
         nats.restart().unwrap();
         runs.await.unwrap();
+        drop(worker);
         // In the middle of whatever it publishes; its lease is left to run out or given back.
         runtime.close(Duration::ZERO).await;
     }
     let last = house.server(streaming_by(&nats, from_the_first())).await;
-    work(&last);
+    let _worker = work(&last);
     complete(&last, 5).await;
     sees_everything(&nats, &*house.store).await;
 }
@@ -234,7 +239,7 @@ on_every_store!(t11_a_stream_that_was_wiped_is_made_anew_from_the_log);
 async fn t11_a_stream_that_was_wiped_is_made_anew_from_the_log(house: House) {
     let mut nats = Nats::start().unwrap();
     let runtime = house.server(streaming_by(&nats, from_the_first())).await;
-    work(&runtime);
+    let _worker = work(&runtime);
     complete(&runtime, 30).await;
     sees_everything(&nats, &*house.store).await;
     nats.kill().unwrap();
@@ -250,7 +255,7 @@ async fn t11_a_stream_that_was_deleted_or_emptied_is_made_anew_too() {
     let nats = Nats::start().unwrap();
     let house = House::new().await;
     let runtime = house.server(streaming_by(&nats, forgetful())).await;
-    work(&runtime);
+    let _worker = work(&runtime);
     complete(&runtime, 10).await;
     sees_everything(&nats, &*house.store).await;
     let context = jetstream(&nats).await;
@@ -266,9 +271,10 @@ async fn t11_what_somebody_took_out_of_the_stream_is_put_back_by_the_next_publis
     let nats = Nats::start().unwrap();
     let house = House::new().await;
     let first = house.server(streaming_by(&nats, forgetful())).await;
-    work(&first);
+    let worker = work(&first);
     complete(&first, 5).await;
     sees_everything(&nats, &*house.store).await;
+    drop(worker);
     first.close(Duration::from_secs(30)).await;
     let context = jetstream(&nats).await;
     let stream = context.get_stream("noetl_events").await.unwrap();
@@ -285,7 +291,7 @@ async fn an_order_to_make_the_stream_anew_is_carried_out() {
     let nats = Nats::start().unwrap();
     let house = House::new().await;
     let runtime = house.server(streaming_by(&nats, forgetful())).await;
-    work(&runtime);
+    let _worker = work(&runtime);
     complete(&runtime, 5).await;
     let count = sees_everything(&nats, &*house.store).await;
     let other = house.server(streaming_by(&nats, forgetful())).await;
@@ -303,7 +309,7 @@ async fn t9_an_event_that_is_too_large_goes_out_as_a_reference() {
     let nats = Nats::configured("max_payload: 8192").unwrap();
     let house = House::new().await;
     let runtime = house.server(streaming_by(&nats, from_the_first())).await;
-    work(&runtime);
+    let _worker = work(&runtime);
     let run = start_with(&runtime, Json::from("x".repeat(20_000))).await;
     completed(&runtime, run).await;
     sees_everything(&nats, &*house.store).await;
@@ -334,7 +340,7 @@ async fn t8_an_event_that_no_broker_takes_is_put_aside_and_stops_no_other() {
     };
     context.create_stream(tiny.clone()).await.unwrap();
     let runtime = house.server(streaming_by(&nats, from_the_first())).await;
-    work(&runtime);
+    let _worker = work(&runtime);
     complete(&runtime, 1).await;
     let refused = expected(&*house.store).await;
     until("all of them are put aside", || async {
@@ -375,7 +381,7 @@ async fn t17_many_large_events_go_out_in_small_parts() {
     let nats = Nats::start().unwrap();
     let house = House::new().await;
     let runtime = house.server(streaming_by(&nats, from_the_first())).await;
-    work(&runtime);
+    let _worker = work(&runtime);
     for _ in 0..40 {
         let run = start_with(&runtime, Json::from("x".repeat(200_000))).await;
         completed(&runtime, run).await;
@@ -387,7 +393,7 @@ async fn t17_many_large_events_go_out_in_small_parts() {
 async fn the_feed_is_read_in_parts_from_where_the_last_one_ended() {
     let house = House::new().await;
     let runtime = house.server(noetl_server::Settings::default()).await;
-    work(&runtime);
+    let _worker = work(&runtime);
     complete(&runtime, 3).await;
     let all = expected(&*house.store).await;
     let limit = noetl_store::FeedLimit::clamped(7);
@@ -424,7 +430,7 @@ async fn t10_ten_thousand_runs_with_a_broker_that_is_killed_again_and_again() {
     let mut nats = Nats::start().unwrap();
     let house = House::new().await;
     let runtime = house.server(streaming(&nats)).await;
-    work(&runtime);
+    let _worker = work(&runtime);
     publishes(&runtime).await;
     for _ in 0..20 {
         let runs = tokio::spawn({

@@ -65,7 +65,6 @@ async fn play(runtime: &Runtime, heard: &Value) {
         let post = json!({
             "execution_id": heard["execution_id"],
             "step": heard["step"],
-            "name": event_type,
             "event_type": event_type,
             "worker_id": "w1",
             "payload": { "command_id": heard["command_id"], "result": { "n": 1 } },

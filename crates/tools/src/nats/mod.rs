@@ -110,13 +110,11 @@ pub(crate) fn number(
         return Ok(None);
     };
     let read = printed(value).and_then(|text| text.trim().parse().ok());
-    match read.filter(|number| bounds.contains(number)) {
-        Some(number) => Ok(Some(number)),
-        None => {
-            let expected = format!("a number from {} to {}", bounds.start(), bounds.end());
-            Err(wrong(key, &expected, value))
-        }
-    }
+    let read = read.filter(|number| bounds.contains(number));
+    read.map(Some).ok_or_else(|| {
+        let expected = format!("a number from {} to {}", bounds.start(), bounds.end());
+        wrong(key, &expected, value)
+    })
 }
 
 /// What every success begins with.

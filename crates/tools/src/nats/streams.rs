@@ -249,7 +249,7 @@ fn told(message: jetstream::Message) -> Result<Fetched, TaskError> {
         .info()
         .map_err(|error| failed("a message cannot be read", &*error))?;
     let reply = message.reply.as_ref();
-    let ack_id = reply.map_or_else(String::new, |reply| reply.to_string());
+    let ack_id = reply.map_or_else(String::new, ToString::to_string);
     let headers = headers(message.headers.as_ref());
     let id = headers.get(MESSAGE_ID).cloned();
     let told = Json::object([
@@ -266,9 +266,9 @@ fn told(message: jetstream::Message) -> Result<Fetched, TaskError> {
         ("ack_id", Json::from(&*ack_id)),
     ]);
     Ok(Fetched {
+        message,
         told,
         ack_id,
-        message,
     })
 }
 

@@ -7,7 +7,7 @@ use noetl_store::{
     StreamTake, StreamTaken,
 };
 use noetl_types::json::to_canonical;
-use noetl_types::{FeedPosition, Json, QuarantineId, StoredEvent, Text, Timestamp, sha256};
+use noetl_types::{FeedPosition, Json, Millis, QuarantineId, StoredEvent, Text, Timestamp, sha256};
 
 use super::facts::Phase;
 use super::{CURSOR, LEASE, RENEW, STREAM, Streaming, Trouble, Turn};
@@ -30,6 +30,8 @@ pub(super) struct Publisher<'p> {
     pub(super) position: FeedPosition,
     /// The stream at the broker.
     pub(super) created_at: Timestamp,
+    /// How long the broker keeps a message.
+    retention: Millis,
     /// How often the connection had been made when the stream was looked at.
     connects: u64,
     renew_at: Timestamp,
@@ -100,6 +102,11 @@ impl<'p> Publisher<'p> {
             log_epoch: core.store.log_epoch().await?,
             position: cursor.position,
             created_at: stream.created_at,
+            retention: if stream.max_age.is_zero() {
+                streaming.settings.retention
+            } else {
+                Millis::from(stream.max_age)
+            },
             connects,
             renew_at: core.clock.now().saturating_add(RENEW),
             published_at: None,
@@ -207,11 +214,16 @@ impl<'p> Publisher<'p> {
             .facts
             .note(|seen| seen.lag = Some((lag, now)));
         let stream = self.link.stream(STREAM).await?;
+        let Some(stream) = stream.filter(|stream| stream.created_at == self.created_at) else {
+            return Ok(false);
+        };
         let has_sent = self.published_at.is_some_and(|time| self.is_young(time));
-        Ok(stream.is_some_and(|stream| {
-            // One that is empty though something young was sent was emptied by hand.
-            stream.created_at == self.created_at && (stream.messages > 0 || !has_sent)
-        }))
+        if stream.messages == 0 && has_sent {
+            // Empty though something young was sent: somebody has emptied it.
+            self.rebuild().await?;
+            return Ok(false);
+        }
+        Ok(true)
     }
 
     /// Publishes events in their order; all of them are at the broker, or put aside, afterwards. Says
@@ -342,7 +354,7 @@ impl<'p> Publisher<'p> {
     /// Whether something of a time is still kept by the broker.
     pub(super) fn is_young(&self, time: Timestamp) -> bool {
         let age = self.core.clock.now().since(time);
-        age < self.streaming.settings.retention
+        age < self.retention
     }
 }
 

@@ -21,7 +21,9 @@ impl Publisher<'_> {
     /// Publishes what the end of the stream lacks; `false` where the stream is not this server's any
     /// more.
     pub(super) async fn reconcile(&mut self, stream: &StreamFacts) -> Result<bool, Trouble> {
-        if self.position == FeedPosition::default() {
+        // Nothing was published yet, or this is a new stream that has never held anything.
+        let is_new = stream.messages == 0 && stream.last == 0;
+        if is_new || self.position == FeedPosition::default() {
             return Ok(true);
         }
         let first = stream.last.saturating_sub(MESSAGES).max(stream.first);
@@ -31,6 +33,7 @@ impl Publisher<'_> {
             self.link.message_ids(STREAM, first, stream.last).await?
         };
         let mut after = before(self.position);
+        let mut has_begun = false;
         loop {
             let batch = self.core.store.feed(after, FeedLimit::MAX).await?;
             let lost: Vec<StoredEvent> = batch
@@ -40,13 +43,16 @@ impl Publisher<'_> {
                 .filter(|event| {
                     let record = &event.record;
                     let id = message_id(self.log_epoch, record.event.execution_id, record.seq);
-                    // What is older than the stream was never in it, or has been dropped for its age.
-                    record.ingest_time >= self.created_at
+                    let is_there = ids.contains(id.as_str());
+                    // What is before the beginning of the stream was never in it.
+                    has_begun |= is_there || record.ingest_time >= self.created_at;
+                    // What is old has been dropped for its age.
+                    !is_there
                         && self.is_young(record.ingest_time)
-                        && !ids.contains(id.as_str())
+                        && (has_begun || stream.messages == 0)
                 })
                 .collect();
-            if !lost.is_empty() && stream.messages == 0 {
+            if stream.messages == 0 && !lost.is_empty() {
                 // Somebody has emptied it.
                 return self.rebuild().await;
             }
