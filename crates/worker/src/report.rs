@@ -155,7 +155,7 @@ async fn deliver(shop: &Arc<Shop>, mut batch: Vec<Outgoing>) {
         if batch.is_empty() {
             return;
         }
-        if backoff.lasted() >= shop.settings.report_patience.into() {
+        if backoff.lasted() >= Duration::from(shop.settings.report_patience) {
             for outgoing in &batch {
                 give_up(shop, outgoing, "the server was away for too long");
             }
