@@ -1,6 +1,6 @@
 //! What the commands of an operator share: the way to the internal API of a server, tables, questions.
 
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 
 use clap::ValueEnum;
 use noetl_api::client::BearerToken;

@@ -278,3 +278,40 @@ async fn the_outbox_is_published_by_itself_and_the_token_stays_where_it_is() {
     assert_eq!(platform.count(OutboxStatus::Published).await, 250);
     platform.close().await;
 }
+
+/// The cleanup that ships runs on a worker of the platform, by the internal API alone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_cleanup_runs_and_tells_what_went() {
+    let platform = Platform::open(Arc::new(MemoryStore::new()), 2, false).await;
+    platform.runtime.register_shipped().await.unwrap();
+    let request = ExecuteRequest {
+        path: Some(PlaybookPath::new("system/scheduled_cleanup").unwrap()),
+        wait_ms: Some(30_000),
+        ..ExecuteRequest::default()
+    };
+    let run = platform.runtime.execute(request).await.unwrap();
+    let ended = async {
+        loop {
+            let row = platform
+                .store
+                .execution(run.execution_id)
+                .await
+                .unwrap()
+                .unwrap();
+            if row.view.status.is_terminal() {
+                return row;
+            }
+            tokio::time::sleep(MOMENT).await;
+        }
+    };
+    let row = tokio::time::timeout(PATIENCE, ended)
+        .await
+        .expect("it ends");
+    assert_eq!(
+        row.view.status.as_str(),
+        "COMPLETED",
+        "{:?}",
+        row.view.error
+    );
+    platform.close().await;
+}
