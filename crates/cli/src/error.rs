@@ -120,10 +120,11 @@ impl Error {
                 Exit::NotFound
             }
             Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::BrokenPipe,
-            Self::Config(_) | Self::Payload(_) | Self::NotRunnable { .. } => Exit::Usage,
+            Self::Config(_) | Self::Payload(_) | Self::NotRunnable { .. } | Self::NotAgreed => {
+                Exit::Usage
+            }
             Self::Start(error) => error.exit(),
             Self::Host(error) => error.exit(),
-            Self::NotAgreed => Exit::Usage,
             Self::Platform { source, .. } => match source.code().map(ErrorCode::status) {
                 Some(404) => Exit::NotFound,
                 Some(409) => Exit::Conflict,

@@ -6,9 +6,9 @@ use super::Client;
 use super::user::with_query;
 use crate::error::ApiError;
 use crate::internal::{
-    MarkFailedAnswer, MarkFailedRequest, MarkPublishedAnswer, MarkPublishedRequest,
-    OutboxChanged, OutboxClaimAnswer, OutboxClaimRequest, OutboxIds, OutboxList, PendingCount,
-    PurgeAnswer, PurgeRequest,
+    MarkFailedAnswer, MarkFailedRequest, MarkPublishedAnswer, MarkPublishedRequest, OutboxChanged,
+    OutboxClaimAnswer, OutboxClaimRequest, OutboxIds, OutboxList, PendingCount, PurgeAnswer,
+    PurgeRequest,
 };
 use crate::paths;
 

@@ -24,14 +24,14 @@ use tokio_util::sync::CancellationToken;
 
 const TOKEN: &str = "a token that must not leave the worker";
 /// How long anything may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_mins(5);
 const MOMENT: Duration = Duration::from_millis(50);
 
 const EVENTS: StreamPlan = StreamPlan {
     name: "noetl_events",
     subjects: &["noetl.events.>"],
-    max_age: Duration::from_secs(86_400),
-    duplicate_window: Duration::from_secs(120),
+    max_age: Duration::from_hours(24),
+    duplicate_window: Duration::from_mins(2),
 };
 
 /// A server with an outbox, a worker of the platform, and a broker.

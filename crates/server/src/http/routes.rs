@@ -58,7 +58,6 @@ const PROJECT: Access = Access::Internal(Scope::InternalProject);
 const RETENTION: Access = Access::Internal(Scope::InternalRetention);
 const PLATFORM: Access = Access::Internal(Scope::Admin);
 
-
 const GET: MethodFilter = MethodFilter::GET;
 const POST: MethodFilter = MethodFilter::POST;
 const PUT: MethodFilter = MethodFilter::PUT;
