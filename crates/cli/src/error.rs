@@ -218,10 +218,10 @@ impl Error {
             | Self::ManyRuns { .. }
             | Self::ManySteps { .. }
             | Self::BadValue { .. }
+            | Self::NotAgreed
             | Self::NotAsked => Exit::Usage,
             Self::Start(error) => error.exit(),
             Self::Host(error) => error.exit(),
-            Self::NotAgreed => Exit::Usage,
             Self::Platform { source, .. } => match source.code().map(ErrorCode::status) {
                 Some(404) => Exit::NotFound,
                 Some(409) => Exit::Conflict,

@@ -30,8 +30,12 @@ enum Verb {
 /// List rows of the outbox, by id
 #[derive(Debug, Args)]
 struct ListArgs {
-    /// Only rows that are pending, in_flight, published, failed or dead
-    #[arg(long, value_name = "STATUS")]
+    /// Only rows that have come so far
+    #[arg(
+        long,
+        value_name = "STATUS",
+        help = "Only rows that are pending, in_flight, published, failed or dead"
+    )]
     status: Option<String>,
     #[command(flatten)]
     page: Page,

@@ -85,3 +85,55 @@ fn without_a_server_it_says_what_to_do() {
         alone.err
     );
 }
+
+#[test]
+fn retention_is_planned_before_it_is_applied() {
+    let folder = Folder::new("retention");
+    let (_server, url) = server(&folder);
+    let ask = |args: &[&str]| {
+        let args: Vec<&str> = args.iter().copied().chain(["--server", &url]).collect();
+        ran(with_token(at_home(&folder, &args)))
+    };
+    let plan = ask(&["retention", "plan", "--events", "30"]);
+    insta::assert_snapshot!("retention_plan", plan.shown());
+    let asked = ask(&["retention", "apply"]);
+    insta::assert_snapshot!("retention_apply", asked.shown());
+    let done = ask(&["retention", "apply", "--yes"]);
+    insta::assert_snapshot!("retention_apply_yes", done.shown());
+    let json = ask(&["retention", "plan", "-o", "json"]);
+    let json: serde_json::Value = serde_json::from_str(&json.out).unwrap();
+    assert_eq!(json["dry_run"], true);
+    let wrong = ask(&["retention", "plan", "--events", "40000"]);
+    insta::assert_snapshot!("retention_wrong", wrong.shown());
+}
+
+#[test]
+fn a_database_is_looked_at_checked_and_copied() {
+    let folder = Folder::new("db");
+    folder.write("clean.yaml", CLEAN);
+    let run = ran(at_home(&folder, &["run", "clean.yaml"]));
+    assert_eq!(run.code, 0, "{}", run.err);
+    let here = |ran: &Ran| {
+        let data = folder.path("data").to_string_lossy().into_owned();
+        ran.shown().replace(&data, "<data>")
+    };
+    let status = ran(at_home(&folder, &["db", "status"]));
+    assert!(status.out.contains("sqlite database"), "{}", status.shown());
+    assert!(status.out.contains("execution"), "{}", status.shown());
+    let checked = ran(at_home(&folder, &["db", "check"]));
+    insta::assert_snapshot!("db_check", here(&checked));
+    let migrated = ran(at_home(&folder, &["db", "migrate"]));
+    assert_eq!(migrated.code, 0, "{}", migrated.err);
+    let backup = ran(at_home(&folder, &["db", "backup", "copy.db"]));
+    insta::assert_snapshot!("db_backup", here(&backup));
+    let again = ran(at_home(&folder, &["db", "backup", "copy.db"]));
+    assert_eq!(again.code, 1, "{}", again.shown());
+    let copy = ran(at_home(
+        &folder,
+        &["db", "check", "--store", "sqlite:copy.db"],
+    ));
+    assert_eq!(copy.code, 0, "{}", copy.shown());
+    let (_server, _) = server(&folder);
+    let held = ran(at_home(&folder, &["db", "status"]));
+    assert_eq!(held.code, 4, "{}", held.shown());
+}

@@ -50,7 +50,7 @@ struct Execution {
 }
 
 impl Execution {
-    fn may_go(&self) -> bool {
+    fn may_go(self) -> bool {
         match self.status {
             Status::Unborn => true,
             Status::Running => false,
@@ -87,7 +87,7 @@ struct Rules {
 
 impl Rules {
     fn may_drop(&self, world: &World) -> bool {
-        let all_may_go = world.executions.iter().all(Execution::may_go);
+        let all_may_go = world.executions.iter().copied().all(Execution::may_go);
         let nobody_writes = !world.executions.iter().any(|one| one.is_in_append);
         let is_free = self.late != Late::LookedUnderLock || nobody_writes;
         match self.asking {
@@ -177,7 +177,7 @@ impl Model for Rules {
             Act::Look { execution } => world.executions[execution].is_in_append = true,
             Act::Write { execution, is_last } => world.write(execution, is_last)?,
             Act::Publish { execution } => world.executions[execution].published += 1,
-            Act::Ask => world.has_seen = last.executions.iter().all(Execution::may_go),
+            Act::Ask => world.has_seen = last.executions.iter().copied().all(Execution::may_go),
             Act::Drop => world.drop_range(),
         }
         (world != *last).then_some(world)
