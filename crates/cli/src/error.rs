@@ -121,9 +121,10 @@ impl Error {
             | Self::NothingFound { .. }
             | Self::NotInLog { .. }
             | Self::UnknownCode { .. } => Exit::NotFound,
-            Self::NoLocalLog => Exit::Usage,
             Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::BrokenPipe,
-            Self::Config(_) | Self::Payload(_) | Self::NotRunnable { .. } => Exit::Usage,
+            Self::Config(_) | Self::Payload(_) | Self::NotRunnable { .. } | Self::NoLocalLog => {
+                Exit::Usage
+            }
             Self::Start(error) => error.exit(),
             Self::Host(error) => error.exit(),
             Self::Unreadable { .. }
