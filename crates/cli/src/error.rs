@@ -201,7 +201,6 @@ impl Error {
             | Self::NothingFound { .. }
             | Self::NotInLog { .. }
             | Self::UnknownCode { .. } => Exit::NotFound,
-            Self::NoLocalLog => Exit::Usage,
             Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::BrokenPipe,
             Self::NoRun { .. }
             | Self::NoDefinition { .. }

@@ -186,14 +186,13 @@ impl Locker {
     async fn credential(&self, alias: &str) -> Result<Json, TaskError> {
         let alias = Text::from(alias);
         let mut read = self.read.lock().await;
-        let found = match read.get(&alias) {
-            Some(found) => found.clone(),
-            None => {
-                let found = self.fetched(&alias).await?;
-                self.hidden.add(found.data.as_ref().unwrap_or(&Json::Null));
-                read.insert(alias.clone(), found.clone());
-                found
-            }
+        let found = if let Some(found) = read.get(&alias) {
+            found.clone()
+        } else {
+            let found = self.fetched(&alias).await?;
+            self.hidden.add(found.data.as_ref().unwrap_or(&Json::Null));
+            read.insert(alias.clone(), found.clone());
+            found
         };
         drop(read);
         let mut fields = match found.data {

@@ -18,6 +18,7 @@ fn begun(body: &str) -> Sim {
 
 pub(crate) fn all() -> Vec<(&'static str, Sim)> {
     let mut runs = plain();
+    runs.extend(data());
     runs.extend(loops());
     runs.extend(failures());
     runs.extend(steered());
@@ -80,6 +81,12 @@ workflow:
   - { step: out, tool: { kind: noop, result: "{{ count }}" } }
 "#),
         ),
+    ]
+}
+
+fn data() -> Vec<(&'static str, Sim)> {
+    let run = |body: &str| Sim::of(body).run();
+    vec![
         (
             "pipeline",
             run(r#"

@@ -65,7 +65,9 @@ impl Runtime {
                 created_at: before.as_ref().map_or(now, |before| before.created_at),
                 updated_at: now,
             };
-            let sealed = keys.seal(&about(&credential), &secret).map_err(broken)?;
+            let sealed = keys
+                .seal(&about(&credential), &secret)
+                .map_err(|error| broken(&error))?;
             credential.sealed = sealed_json(&sealed)?;
             let put = CredentialPut {
                 credential: credential.clone(),
@@ -185,7 +187,10 @@ impl Runtime {
 
     async fn rewrapped(&self, keys: &KeyRing, kept: Credential) -> Result<bool, RuntimeError> {
         let sealed = sealed_of(&kept)?;
-        let Some(anew) = keys.rewrap(&about(&kept), &sealed).map_err(broken)? else {
+        let Some(anew) = keys
+            .rewrap(&about(&kept), &sealed)
+            .map_err(|error| broken(&error))?
+        else {
             return Ok(false);
         };
         let put = CredentialPut {
@@ -212,8 +217,8 @@ impl Runtime {
 
     fn opened(&self, kept: &Credential) -> Result<Json, RuntimeError> {
         let opened = self.keys()?.open(&about(kept), &sealed_of(kept)?);
-        let opened = opened.map_err(broken)?;
-        parse(opened.bytes()).map_err(|_| broken(VaultError::Damaged))
+        let opened = opened.map_err(|error| broken(&error))?;
+        parse(opened.bytes()).map_err(|_| broken(&VaultError::Damaged))
     }
 
     fn keys(&self) -> Result<&KeyRing, RuntimeError> {
@@ -235,13 +240,13 @@ fn about(credential: &Credential) -> About<'_> {
 }
 
 fn sealed_json(sealed: &Sealed) -> Result<Json, RuntimeError> {
-    let text = serde_json::to_vec(sealed).map_err(|_| broken(VaultError::Cannot))?;
-    parse(&text).map_err(|_| broken(VaultError::Cannot))
+    let text = serde_json::to_vec(sealed).map_err(|_| broken(&VaultError::Cannot))?;
+    parse(&text).map_err(|_| broken(&VaultError::Cannot))
 }
 
 fn sealed_of(kept: &Credential) -> Result<Sealed, RuntimeError> {
     let text = to_canonical(&kept.sealed);
-    serde_json::from_slice(&text).map_err(|_| broken(VaultError::Unknown))
+    serde_json::from_slice(&text).map_err(|_| broken(&VaultError::Unknown))
 }
 
 fn view(kept: Credential, data: Option<Json>) -> CredentialView {
@@ -264,7 +269,7 @@ fn invalid(text: impl Into<Text>) -> RuntimeError {
 }
 
 /// What is wrong with a seal is for the operator's log; nobody else learns more than that it is so.
-fn broken(error: VaultError) -> RuntimeError {
+fn broken(error: &VaultError) -> RuntimeError {
     tracing::error!(%error, "a secret cannot be sealed or opened");
     match error {
         VaultError::NoKey(_) => RuntimeError::refused(ErrorCode::NotReady, error.to_string()),
