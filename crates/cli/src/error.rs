@@ -197,12 +197,12 @@ impl Error {
     /// The exit code it leads to.
     pub(crate) fn exit(&self) -> Exit {
         match self {
+            Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::BrokenPipe,
             Self::Missing { .. }
             | Self::NothingFound { .. }
             | Self::NotInLog { .. }
-            | Self::UnknownCode { .. } => Exit::NotFound,
-            Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe => Exit::BrokenPipe,
-            Self::NoRun { .. }
+            | Self::UnknownCode { .. }
+            | Self::NoRun { .. }
             | Self::NoDefinition { .. }
             | Self::NothingWaits { .. }
             | Self::OneVersion { .. }
@@ -217,6 +217,7 @@ impl Error {
             | Self::ManyRuns { .. }
             | Self::ManySteps { .. }
             | Self::BadValue { .. }
+            | Self::NoLocalLog
             | Self::NotAgreed
             | Self::NotAsked => Exit::Usage,
             Self::Start(error) => error.exit(),

@@ -49,7 +49,7 @@ enum Verb {
 struct SetArgs {
     /// What playbooks call it
     name: String,
-    /// What it is for: postgres, bearer, basic, api_key, nats, secret
+    /// What it is for, such as postgres, bearer, basic, nats or secret
     #[arg(long = "type", value_name = "TYPE", default_value = "secret")]
     kind: String,
     /// What it is for, in words
@@ -136,17 +136,12 @@ async fn set(client: &Client, args: &SetArgs, io: &mut Io<'_>) -> Result<(), Err
 
 /// An object as it is; a plain text under the name that its type has for it.
 fn fields(text: &str, kind: &str) -> Json {
-    match parse(text.as_bytes()) {
-        Ok(object @ Json::Map(_)) => object,
-        Ok(_) | Err(_) => {
-            let field = if kind.starts_with("bearer") {
-                "token"
-            } else {
-                "secret"
-            };
-            Json::object([(field, Json::from(text))])
-        }
+    if let Ok(object @ Json::Map(_)) = parse(text.as_bytes()) {
+        return object;
     }
+    let is_token = kind.starts_with("bearer");
+    let field = if is_token { "token" } else { "secret" };
+    Json::object([(field, Json::from(text))])
 }
 
 async fn list(client: &Client, io: &mut Io<'_>) -> Result<(), Error> {
