@@ -106,7 +106,7 @@ async fn serve(config: &Config, place: &Place, work: Work, io: &mut Io<'_>) -> R
         "http"
     };
     let url = format!("{scheme}://{address}");
-    let runtime = roles::open_runtime(Arc::clone(&store), config, Some(&url)).await?;
+    let runtime = roles::open_runtime(Arc::clone(&store), place, config, Some(&url)).await?;
     if place.file().is_some() {
         let count = roles::bury(&*store, &runtime)
             .await

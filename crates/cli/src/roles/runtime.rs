@@ -22,11 +22,12 @@ use crate::config::{Config, ConfigError};
 /// the user names no other.
 pub(crate) async fn open_runtime(
     store: Arc<dyn Store>,
+    place: &Place,
     config: &Config,
     url: Option<&str>,
 ) -> Result<Runtime, crate::error::Error> {
     let settings = Settings {
-        keys: keys(config, &Place::of(config)?, url.is_some())?,
+        keys: keys(config, place, url.is_some())?,
         ..settings(config, url)?
     };
     let runtime = Runtime::open(store, Arc::new(SystemClock), settings).await;

@@ -411,7 +411,9 @@ fn what_cannot_be_undone_is_agreed_to() {
 #[test]
 fn workers_are_listed_and_sent_away() {
     let folder = Folder::new("asking_workers");
-    let mut server = Process::start(at_home(&folder, &["server", "--port", "0"]));
+    let mut line = at_home(&folder, &["server", "--port", "0"]);
+    line.env("NOETL_DEV", "true");
+    let mut server = Process::start(line);
     let line = server.says("NoETL listening on http://127.0.0.1:");
     let url = line.split(' ').next_back().unwrap().to_owned();
     let args = [

@@ -170,7 +170,7 @@ async fn settle(
     config: &Config,
     io: &mut Io<'_>,
 ) -> Result<Here, Error> {
-    let runtime = roles::open_runtime(Arc::clone(&store), config, None).await?;
+    let runtime = roles::open_runtime(Arc::clone(&store), place, config, None).await?;
     if place.file().is_some_and(Path::is_file) {
         roles::bury(&*store, &runtime)
             .await
