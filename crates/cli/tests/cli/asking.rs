@@ -44,14 +44,14 @@ workflow:
 ";
 
 /// A server with a worker, and somebody who asks it.
-struct House {
-    folder: Folder,
+pub(crate) struct House {
+    pub(crate) folder: Folder,
     url: String,
     _dev: Process,
 }
 
 impl House {
-    fn new(test: &str) -> Self {
+    pub(crate) fn new(test: &str) -> Self {
         let folder = Folder::new(test);
         let mut dev = Process::start(at_home(&folder, &["dev", "--port", "0"]));
         let line = dev.says("NoETL listening on http://127.0.0.1:");
@@ -71,7 +71,7 @@ impl House {
         }
     }
 
-    fn ask(&self, args: &[&str]) -> Ran {
+    pub(crate) fn ask(&self, args: &[&str]) -> Ran {
         let mut command = at_home(&self.folder, args);
         command
             .env("XDG_CONFIG_HOME", self.folder.path("config"))
@@ -81,14 +81,14 @@ impl House {
 
     /// The same, which has to go well; gives what was printed.
     #[track_caller]
-    fn get(&self, args: &[&str]) -> String {
+    pub(crate) fn get(&self, args: &[&str]) -> String {
         let ran = self.ask(args);
         assert_eq!(ran.code, 0, "{args:?}: {}", ran.shown());
         ran.out
     }
 
     /// What a person sees on a terminal of 80 columns who types an answer.
-    fn on_terminal(&self, args: &[&str], answer: &str) -> (Exit, String, String) {
+    pub(crate) fn on_terminal(&self, args: &[&str], answer: &str) -> (Exit, String, String) {
         let mut input = answer.as_bytes();
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let config = self.folder.path("config").display().to_string();

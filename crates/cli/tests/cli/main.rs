@@ -14,6 +14,7 @@ mod outside;
 mod process;
 mod replay;
 mod run;
+mod secrets;
 mod serve;
 mod streams;
 mod support;
