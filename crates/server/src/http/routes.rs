@@ -47,7 +47,7 @@ const CATALOG_READ_OR_WORK: Access = Access::AnyOf(&[Scope::CatalogRead, Scope::
 const CRED_USE: Access = Access::AnyOf(&[Scope::CredUse]);
 const CRED_ADMIN: Access = Access::AnyOf(&[Scope::CredAdmin]);
 /// Workers fetch the credentials of what they run.
-const CRED_USE_OR_WORK: Access = Access::AnyOf(&[Scope::CredUse, Scope::Worker]);
+const CRED_USE_OR_WORK: Access = Access::AnyOf(&[Scope::CredUse, Scope::CredAdmin, Scope::Worker]);
 const ADMIN: Access = Access::AnyOf(&[Scope::Admin]);
 const READ_OR_WORK: Access = Access::AnyOf(&[Scope::ExecRead, Scope::Worker]);
 

@@ -1,10 +1,17 @@
 //! What a server counts.
 
+use noetl_types::{ErrorCode, TenantId};
+
 use crate::runtime::{Runtime, RuntimeError};
 
 impl Runtime {
     /// Everything that is counted, as a scrape gets it.
     pub(crate) async fn metrics_text(&self) -> Result<String, RuntimeError> {
+        // A process counts for everybody that it serves, so only its operator may see it.
+        if *self.tenant() != TenantId::default() {
+            let text = "what a server counts is for the tenant that operates it";
+            return Err(RuntimeError::refused(ErrorCode::Forbidden, text));
+        }
         let gauges = self.metrics().gauges();
         gauges.count(&self.store().counts(self.tenant()).await?);
         gauges.count_pools(&self.store().pool_counts().await?);
@@ -15,7 +22,7 @@ impl Runtime {
         }
         self.metrics().text().map_err(|error| {
             tracing::error!(%error, "what is counted cannot be written");
-            RuntimeError::refused(noetl_types::ErrorCode::Internal, "nothing can be told")
+            RuntimeError::refused(ErrorCode::Internal, "nothing can be told")
         })
     }
 }

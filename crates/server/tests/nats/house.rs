@@ -64,11 +64,18 @@ impl House {
 
     /// A house with the playbook `two`.
     async fn on(store: Arc<dyn Store>, place: Place) -> Self {
+        let house = Self { store, place };
+        house.register_for(&TenantId::default(), 1).await;
+        house
+    }
+
+    /// Registers the playbook for a tenant.
+    pub(crate) async fn register_for(&self, tenant_id: &TenantId, catalog_id: i64) {
         let text =
             format!("apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{ name: two }}\n{TWO}");
         let entry = NewCatalogEntry {
-            catalog_id: CatalogId::new(1).unwrap(),
-            tenant_id: TenantId::default(),
+            catalog_id: CatalogId::new(catalog_id).unwrap(),
+            tenant_id: tenant_id.clone(),
             path: PlaybookPath::new("two").unwrap(),
             kind: "playbook".into(),
             content: text.as_str().into(),
@@ -76,8 +83,7 @@ impl House {
             meta: None,
             now: Timestamp::from_unix_ms(0).unwrap(),
         };
-        store.register(entry).await.expect("registered");
-        Self { store, place }
+        self.store.register(entry).await.expect("registered");
     }
 
     /// One more server.

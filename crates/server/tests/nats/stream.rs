@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use async_nats::jetstream::stream::{Config, StorageType};
-use noetl_server::{Runtime, StreamSettings};
+use noetl_server::{Behalf, Runtime, StreamSettings};
 use noetl_store::{QuarantineFilter, StreamOwner};
 use noetl_testkit::nats::Nats;
 use noetl_types::limits::PageLimit;
-use noetl_types::{FeedPosition, Json, Millis, Seq, Text, json};
+use noetl_types::{FeedPosition, Json, Millis, Seq, TenantId, Text, json};
 
 use crate::house::{
-    House, Place, complete, completed, start_with, streaming, streaming_by, until, work,
+    House, Place, complete, completed, start, start_with, streaming, streaming_by, until, work,
 };
 use crate::outside::{assert_refers, expected, jetstream, read, sees_everything};
 
@@ -442,4 +442,25 @@ async fn t10_ten_thousand_runs_with_a_broker_that_is_killed_again_and_again() {
         runs.await.unwrap();
     }
     sees_everything(&nats, &*house.store).await;
+}
+
+/// What another tenant's runs do goes out too, in a place of its own, and holds nobody back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_of_every_tenant_go_out() {
+    let nats = Nats::start().unwrap();
+    let house = House::new().await;
+    let acme = TenantId::new("acme").unwrap();
+    house.register_for(&acme, 2).await;
+    let runtime = house.server(streaming_by(&nats, from_the_first())).await;
+    let _worker = work(&runtime);
+    let theirs = runtime.on_behalf_of(Behalf {
+        tenant_id: acme,
+        ..Behalf::default()
+    });
+    let run = start(&theirs).await;
+    complete(&runtime, 2).await;
+    sees_everything(&nats, &*house.store).await;
+    let (found, _) = read(&nats).await;
+    let (subject, _) = &found[&format!("1:{run}:1")];
+    assert_eq!(subject, "noetl.t.acme.events.playbook.started");
 }

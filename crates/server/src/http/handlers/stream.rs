@@ -59,12 +59,15 @@ fn place(text: &str) -> Result<FeedPosition, &'static str> {
 /// An event as the stream carries it, whatever its size.
 pub(in crate::http) async fn event(
     For(app): For,
-    Path((execution_id, seq)): Path<(String, i64)>,
+    Path((execution_id, seq)): Path<(String, String)>,
 ) -> Result<Response, Failure> {
     let wrong = |why: String| Failure::new(ErrorCode::BadId, why);
     let execution_id: ExecutionId = execution_id
         .parse()
         .map_err(|error| wrong(format!("not the id of an execution: {error}")))?;
+    let seq: i64 = seq
+        .parse()
+        .map_err(|error| wrong(format!("not the place of an event: {error}")))?;
     let seq = Seq::new(seq).map_err(|error| wrong(error.to_string()))?;
     let body = app.runtime.streamed_event(execution_id, seq).await?;
     Ok(of_type(JSON, body))

@@ -28,6 +28,7 @@ use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::http::header::{CONTENT_TYPE, HOST};
 use axum::http::{HeaderMap, Method, StatusCode};
+use futures_util::StreamExt as _;
 use noetl_store::{MemoryStore, Store};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -126,9 +127,16 @@ impl House {
     }
 
     async fn send_from(&self, peer: SocketAddr, request: Request<Body>) -> Reply {
+        let is_endless = request.uri().path() == noetl_api::paths::EVENTS_STREAM;
         let response = self.front.answer(peer, request).await;
         let (head, body) = response.into_parts();
-        let bytes = to_bytes(body, 1 << 27).await.unwrap();
+        let bytes = if is_endless {
+            // Whoever follows everything is never told that it is over.
+            let first = body.into_data_stream().next().await;
+            first.transpose().unwrap().unwrap_or_default()
+        } else {
+            to_bytes(body, 1 << 27).await.unwrap()
+        };
         Reply {
             status: head.status.as_u16(),
             headers: head.headers,

@@ -68,7 +68,8 @@ impl StreamSettings {
     fn plan(&self) -> StreamPlan {
         StreamPlan {
             name: STREAM,
-            subjects: &["noetl.events.>"],
+            // Those of other tenants have their own place, which an account of theirs may be let into.
+            subjects: &["noetl.events.>", "noetl.t.*.events.>"],
             max_age: Duration::from_millis(self.retention.as_ms()),
             duplicate_window: Duration::from_millis(self.duplicate_window.as_ms()),
         }
