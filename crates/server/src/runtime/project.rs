@@ -4,7 +4,8 @@ use noetl_api::internal::{
     AdvanceAnswer, AdvanceRequest, Advanced, MaterializeAnswer, NotAdvanced, ProjectAnswer,
     ProjectRequest, RejectedEvent,
 };
-use noetl_store::{Copied, CopyBatch, CopyScope, Execution, Origin, Quarantined, project};
+use noetl_api::replay::ReplayQuery;
+use noetl_store::{Copied, CopyBatch, CopyScope, Quarantined, project};
 use noetl_types::error::RejectCode;
 use noetl_types::json::to_canonical;
 use noetl_types::record::{Arrival, Projected, Rejection, read_projected};
@@ -192,40 +193,42 @@ impl Runtime {
         Ok(answer)
     }
 
-    /// The row of an execution is written with its events, so it follows them. What is left to do is
-    /// to fold the log and to see that both say the same.
+    /// Folds the log of an execution again, whosever it is, keeps the state beside it where that is
+    /// worth it, and sees that the row of the execution says the same. The row is written in the append
+    /// of its events, so where it does not, one of the two is damaged, and that is told.
     async fn advance_one(&self, execution_id: ExecutionId) -> Result<Advanced, RuntimeError> {
-        let execution = self.execution_row(execution_id).await?;
-        if execution.facts.origin == Origin::Driven {
-            let folded = self.state_of(execution_id).await?;
-            let (_, state) = folded.ok_or_else(RuntimeError::no_execution)?;
-            // Another append may have come between the two looks; what has ended stays so.
-            let row = self.execution_row(execution_id).await?;
-            if row.view.status.is_terminal() != state.is_ended() && is_settled(&execution, &row) {
-                return Err(RuntimeError::refused(
-                    ErrorCode::Internal,
-                    contradiction(row.view.status),
-                ));
-            }
+        let row = match self.store().execution(execution_id).await? {
+            Some(row) => row,
+            None => self.execution_row(execution_id).await?,
+        };
+        let query = ReplayQuery {
+            tenant_id: row.facts.tenant_id.clone(),
+            organization_id: row.facts.organization_id.clone(),
+            ..ReplayQuery::new(execution_id)
+        };
+        let folded = self.refold(&query).await?;
+        let (version, replayed) = (folded.version(), folded.replayed());
+        let said = ExecutionStatus::parse(replayed.execution.status.as_str());
+        // An append that came between the two looks is somebody else's to judge.
+        if version == row.head.version && ended(said.ok()) != ended(Some(row.view.status)) {
+            let text = format!(
+                "the row says {}, and the log says {}",
+                row.view.status.as_str(),
+                replayed.execution.status.as_str()
+            );
+            return Err(RuntimeError::refused(ErrorCode::Internal, text));
         }
-        let version = execution.head.version.get();
         Ok(Advanced {
             execution_id,
-            version,
-            events: u64::try_from(version).unwrap_or(0),
+            version: version.get(),
+            events: u64::try_from(replayed.event_count).unwrap_or(0),
         })
     }
 }
 
-fn is_settled(before: &Execution, after: &Execution) -> bool {
-    before.head.version == after.head.version
-}
-
-fn contradiction(status: ExecutionStatus) -> String {
-    format!(
-        "the row says {}, and the log says something else",
-        status.as_str()
-    )
+/// A status, if it is one that an execution ends with.
+fn ended(status: Option<ExecutionStatus>) -> Option<ExecutionStatus> {
+    status.filter(|status| status.is_terminal())
 }
 
 impl Sum {

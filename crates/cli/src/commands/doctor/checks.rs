@@ -9,6 +9,7 @@ use noetl_api::health::Health;
 use noetl_server::{Clock as _, SystemClock};
 use noetl_types::{Millis, Timestamp};
 
+use super::walls::walls;
 use super::{Finding, State};
 use crate::config::Config;
 use crate::config::table::{HOST, PORT, SERVER_URL, TOKEN};
@@ -46,7 +47,7 @@ pub(super) fn all(
     findings.push(port(config)?);
     findings.push(clock(place.as_ref().ok()));
     findings.push(limits());
-    findings.push(walls());
+    findings.push(walls(config, io));
     Ok(())
 }
 
@@ -260,14 +261,4 @@ fn limits() -> Finding {
         ),
         None => Finding::new("limits", State::Note, "this system does not tell them"),
     }
-}
-
-/// The walls around tasks that this release raises, and those that it does not.
-fn walls() -> Finding {
-    Finding::new(
-        "walls",
-        State::Note,
-        "tasks get a process group, a private folder, a cleared environment and limits; namespaces \
-         and seccomp are not raised",
-    )
 }

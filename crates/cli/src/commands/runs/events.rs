@@ -151,6 +151,7 @@ pub(super) async fn whole(
     host: &Host,
     id: ExecutionId,
     most: usize,
+    io: &mut Io<'_>,
 ) -> Result<Vec<EventView>, Error> {
     let mut query = EventsQuery {
         limit: PageLimit::MAX,
@@ -161,8 +162,14 @@ pub(super) async fn whole(
         let page = host.log(id, query.clone()).await?;
         events.extend(page.events);
         query.cursor = page.next_cursor;
-        if query.cursor.is_none() || events.len() >= most {
+        if query.cursor.is_none() && events.len() <= most {
+            return Ok(events);
+        }
+        if events.len() >= most {
             events.truncate(most);
+            // Also where talk is not wanted: what follows would be taken for the whole.
+            let text = format!("the log is longer; only its first {most} events are looked at");
+            io.warn(&[text])?;
             return Ok(events);
         }
     }

@@ -50,7 +50,8 @@ pub(super) fn run(args: &LogsArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit,
 async fn print(args: &LogsArgs, host: &Host, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
     let id = find(host, &args.run).await?;
     let mut is_silent = true;
-    for event in events::whole(host, id, MAX_EVENTS).await? {
+    let log = events::whole(host, id, MAX_EVENTS, io).await?;
+    for event in log {
         let step = event.node_name.as_deref().unwrap_or("-").to_owned();
         let is_meant = args.step.as_ref().is_none_or(|wanted| *wanted == step);
         if !is_meant || !is_call(&event) {

@@ -66,7 +66,7 @@ struct Shown<'s> {
 async fn show(args: &ShowArgs, host: &Host, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
     let id = find(host, &args.run).await?;
     let run = host.detail(id).await?;
-    let log = events::whole(host, id, MAX_EVENTS).await?;
+    let log = events::whole(host, id, MAX_EVENTS, io).await?;
     let times = args.output.times(io);
     let timeline = Timeline::of(&log, times.now);
     if !args.output.is_table() {

@@ -1,6 +1,5 @@
 //! Definitions.
 
-use axum::Extension;
 use axum::response::{IntoResponse as _, Response};
 use noetl_api::catalog::{
     AgentsRequest, ArchiveAnswer, CatalogItem, CatalogList, Content, ContentRequest, ListRequest,
@@ -11,7 +10,7 @@ use noetl_api::execute::Version;
 use noetl_types::limits::PageLimit;
 use noetl_types::{ErrorCode, PlaybookPath, Text};
 
-use crate::http::access::{Caller, Scope};
+use crate::http::access::Scope;
 use crate::http::acting::For;
 use crate::http::answer::Answer;
 use crate::http::body::{JsonBody, JsonBodyOrDefault};
@@ -21,20 +20,18 @@ use crate::http::params::{Params, TextOf};
 /// Registers a definition, or only checks it.
 pub(in crate::http) async fn register(
     For(app): For,
-    Extension(caller): Extension<Caller>,
     JsonBody(request): JsonBody<RegisterRequest>,
 ) -> Result<Answer<RegisterAnswer>, Failure> {
-    let is_admin = caller?.may(Scope::Admin);
+    let is_admin = app.identity.may(Scope::Admin);
     Ok(Answer(app.runtime.register_as(request, is_admin).await?))
 }
 
 /// Registers many definitions.
 pub(in crate::http) async fn register_batch(
     For(app): For,
-    Extension(caller): Extension<Caller>,
     JsonBody(batch): JsonBody<RegisterBatch>,
 ) -> Result<Answer<RegisterBatchAnswer>, Failure> {
-    let is_admin = caller?.may(Scope::Admin);
+    let is_admin = app.identity.may(Scope::Admin);
     let answer = app.runtime.register_definitions(batch, is_admin).await?;
     Ok(Answer(answer))
 }
@@ -81,10 +78,9 @@ pub(in crate::http) async fn content(
 pub(in crate::http) async fn put_content(
     For(app): For,
     mut params: Params,
-    Extension(caller): Extension<Caller>,
     JsonBody(request): JsonBody<ContentRequest>,
 ) -> Result<Answer<RegisterAnswer>, Failure> {
-    let (name, is_admin) = (playbook_id(&mut params)?, caller?.may(Scope::Admin));
+    let (name, is_admin) = (playbook_id(&mut params)?, app.identity.may(Scope::Admin));
     let replaced = app.runtime.replace_content(&name, request, is_admin);
     Ok(Answer(replaced.await?))
 }

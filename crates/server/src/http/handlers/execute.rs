@@ -1,6 +1,5 @@
 //! Executions begin, are steered, and are ended.
 
-use axum::Extension;
 use noetl_api::execute::{
     ExecuteAnswer, ExecuteBatch, ExecuteBatchAnswer, ExecuteRequest, RerunRequest,
 };
@@ -10,7 +9,7 @@ use noetl_api::execution::{
 };
 use noetl_types::ErrorCode;
 
-use crate::http::access::{Caller, Scope};
+use crate::http::access::Scope;
 use crate::http::acting::For;
 use crate::http::answer::Answer;
 use crate::http::body::{JsonBody, JsonBodyOrDefault};
@@ -39,10 +38,9 @@ pub(in crate::http) async fn execute(
 pub(in crate::http) async fn cancel(
     For(app): For,
     ExecutionOf(execution_id): ExecutionOf,
-    Extension(caller): Extension<Caller>,
     JsonBodyOrDefault(request): JsonBodyOrDefault<CancelRequest>,
 ) -> Result<Answer<CancelAnswer>, Failure> {
-    let actor = Some(caller?.actor());
+    let actor = Some(app.identity.actor());
     let cancelled = app.runtime.cancel(execution_id, actor, request).await?;
     Ok(Answer(cancelled))
 }
@@ -68,10 +66,9 @@ pub(in crate::http) async fn rerun(
 pub(in crate::http) async fn pause(
     For(app): For,
     ExecutionOf(execution_id): ExecutionOf,
-    Extension(caller): Extension<Caller>,
     JsonBodyOrDefault(request): JsonBodyOrDefault<SteerRequest>,
 ) -> Result<Answer<SteerAnswer>, Failure> {
-    let actor = Some(caller?.actor());
+    let actor = Some(app.identity.actor());
     Ok(Answer(
         app.runtime.pause(execution_id, actor, request).await?,
     ))
@@ -81,10 +78,9 @@ pub(in crate::http) async fn pause(
 pub(in crate::http) async fn resume(
     For(app): For,
     ExecutionOf(execution_id): ExecutionOf,
-    Extension(caller): Extension<Caller>,
     JsonBodyOrDefault(request): JsonBodyOrDefault<SteerRequest>,
 ) -> Result<Answer<SteerAnswer>, Failure> {
-    let actor = Some(caller?.actor());
+    let actor = Some(app.identity.actor());
     Ok(Answer(
         app.runtime.resume(execution_id, actor, request).await?,
     ))
@@ -94,10 +90,9 @@ pub(in crate::http) async fn resume(
 pub(in crate::http) async fn finalize(
     For(app): For,
     ExecutionOf(execution_id): ExecutionOf,
-    Extension(caller): Extension<Caller>,
     JsonBody(request): JsonBody<FinalizeRequest>,
 ) -> Result<Answer<FinalizeAnswer>, Failure> {
-    let actor = Some(caller?.actor());
+    let actor = Some(app.identity.actor());
     Ok(Answer(
         app.runtime.finalize(execution_id, actor, request).await?,
     ))
@@ -106,9 +101,8 @@ pub(in crate::http) async fn finalize(
 /// Ends executions that nothing happens to any more.
 pub(in crate::http) async fn clean_up(
     For(app): For,
-    Extension(caller): Extension<Caller>,
     JsonBodyOrDefault(request): JsonBodyOrDefault<CleanupRequest>,
 ) -> Result<Answer<CleanupAnswer>, Failure> {
-    let actor = Some(caller?.actor());
+    let actor = Some(app.identity.actor());
     Ok(Answer(app.runtime.clean_up(actor, request).await?))
 }

@@ -1,11 +1,9 @@
 //! Signals and decisions reach executions that wait.
 
-use axum::Extension;
 use noetl_api::signal::{
     ApprovalList, ApproveAnswer, ApproveRequest, BroadcastAnswer, SignalAnswer, SignalRequest,
 };
 
-use crate::http::access::Caller;
 use crate::http::acting::For;
 use crate::http::answer::Answer;
 use crate::http::body::JsonBody;
@@ -16,10 +14,9 @@ use crate::http::params::ExecutionOf;
 pub(in crate::http) async fn signal(
     For(app): For,
     ExecutionOf(execution_id): ExecutionOf,
-    Extension(caller): Extension<Caller>,
     JsonBody(request): JsonBody<SignalRequest>,
 ) -> Result<Answer<SignalAnswer>, Failure> {
-    let actor = Some(caller?.actor());
+    let actor = Some(app.identity.actor());
     let sent = app.runtime.signal(execution_id, actor, request).await?;
     Ok(Answer(sent))
 }
@@ -27,10 +24,9 @@ pub(in crate::http) async fn signal(
 /// Sends a signal to everybody.
 pub(in crate::http) async fn broadcast(
     For(app): For,
-    Extension(caller): Extension<Caller>,
     JsonBody(request): JsonBody<SignalRequest>,
 ) -> Result<Answer<BroadcastAnswer>, Failure> {
-    let actor = Some(caller?.actor());
+    let actor = Some(app.identity.actor());
     Ok(Answer(app.runtime.broadcast(actor, request).await?))
 }
 
@@ -38,10 +34,9 @@ pub(in crate::http) async fn broadcast(
 pub(in crate::http) async fn approve(
     For(app): For,
     ExecutionOf(execution_id): ExecutionOf,
-    Extension(caller): Extension<Caller>,
     JsonBody(request): JsonBody<ApproveRequest>,
 ) -> Result<Answer<ApproveAnswer>, Failure> {
-    let actor = caller?.actor();
+    let actor = app.identity.actor();
     let decided = app.runtime.approve(execution_id, actor, request).await?;
     Ok(Answer(decided))
 }

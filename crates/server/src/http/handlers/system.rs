@@ -1,12 +1,10 @@
 //! The system as people look at it, and what it does not do.
 
-use axum::Extension;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use noetl_api::system::{ServerStatus, ShardInfo, StatsAnswer, WhoAmI, Widgets};
 use noetl_types::{ErrorCode, Text};
 
-use crate::http::access::Caller;
 use crate::http::acting::For;
 use crate::http::answer::Answer;
 use crate::http::failure::Failure;
@@ -38,17 +36,14 @@ pub(in crate::http) async fn shard_info(
 }
 
 /// Who makes the request.
-pub(in crate::http) async fn whoami(
-    Extension(caller): Extension<Caller>,
-) -> Result<Answer<WhoAmI>, Failure> {
-    let identity = caller?;
-    let (scopes, behalf) = (identity.scopes(), identity.behalf());
-    Ok(Answer(WhoAmI {
-        actor: identity.actor(),
+pub(in crate::http) async fn whoami(For(app): For) -> Answer<WhoAmI> {
+    let (scopes, behalf) = (app.identity.scopes(), app.identity.behalf());
+    Answer(WhoAmI {
+        actor: app.identity.actor(),
         tenant_id: Text::from(&behalf.tenant_id),
         organization_id: Text::from(&behalf.organization_id),
         scopes: scopes.map(|scope| scope.as_str().into()).collect(),
-    }))
+    })
 }
 
 /// How the server is.

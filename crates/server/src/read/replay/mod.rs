@@ -52,6 +52,13 @@ impl Runtime {
         Ok(answer)
     }
 
+    /// The whole log of an execution folded once more; what that saves the next reader is kept.
+    pub(crate) async fn refold(&self, query: &ReplayQuery) -> Result<ReplayState, RuntimeError> {
+        let folded = replay(self.store(), query).await?;
+        self.keep_snapshot(&folded);
+        Ok(folded.state)
+    }
+
     /// Keeps the state beside the log, in the background, where that saves the next reader enough.
     fn keep_snapshot(&self, folded: &Folded) {
         let least = i64::from(self.settings().snapshot_every).max(weight(folded.seed_bytes));
