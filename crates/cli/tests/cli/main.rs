@@ -18,3 +18,4 @@ mod secrets;
 mod serve;
 mod streams;
 mod support;
+mod transcript;
