@@ -7,11 +7,29 @@ use noetl_types::name::NameError;
 use noetl_types::{Json, Millis, PlaybookPath, PoolName};
 
 use crate::diag::{Code, Sink};
+use crate::model::Metadata;
 use crate::source::{Span, Spanned};
 use crate::yaml::{Entry, Node, NodeValue};
 
+use super::playbook::metadata;
 use super::reader::{MapReader, duration, integer, text, wrong_type};
 use super::values::is_template;
+
+/// The document around a `spec`: what it says about itself, and what `read` makes of the rest.
+pub(super) fn document<T>(
+    sink: &mut Sink<'_>,
+    (root, place): (&Node, &'static str),
+    read: impl FnOnce(&mut Sink<'_>, &Node) -> Option<T>,
+) -> Option<(Metadata, T)> {
+    let mut reader = MapReader::open(sink, "document", place, root)?;
+    reader.know(["apiVersion", "kind"]);
+    let metadata = metadata(sink, &mut reader);
+    let spec = reader
+        .require(sink, "spec")
+        .and_then(|entry| read(sink, &entry.value));
+    reader.finish(sink);
+    Some((metadata?, spec?))
+}
 
 /// A text that is used as it is written, and so is neither empty nor a template.
 pub(super) fn literal(sink: &mut Sink<'_>, entry: &Entry) -> Option<Arc<str>> {

@@ -13,9 +13,8 @@ use crate::template::Place;
 use crate::timing::{Cron, Zone};
 use crate::yaml::{Entry, Node, NodeValue};
 
-use super::playbook::metadata;
 use super::reader::{MapReader, bool, count, integer, text, word, wrong_type};
-use super::resource::{conflict, literal, no_effect, playbook_path, whole_seconds};
+use super::resource::{conflict, document, literal, no_effect, playbook_path, whole_seconds};
 use super::values::{field, text_setting};
 
 /// Distances between firings.
@@ -31,18 +30,12 @@ pub(super) fn schedule(
     root: &Node,
     api_version: Option<Arc<str>>,
 ) -> Option<Schedule> {
-    let mut reader = MapReader::open(sink, "document", "schedule", root)?;
-    reader.know(["apiVersion", "kind"]);
-    let metadata = metadata(sink, &mut reader);
-    let spec = reader
-        .require(sink, "spec")
-        .and_then(|entry| spec(sink, &entry.value));
-    reader.finish(sink);
+    let (metadata, spec) = document(sink, (root, "schedule"), spec)?;
     Some(Schedule {
         api_version: api_version?,
         kind: "Schedule".into(),
-        metadata: metadata?,
-        spec: spec?,
+        metadata,
+        spec,
     })
 }
 

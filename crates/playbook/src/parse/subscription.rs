@@ -17,9 +17,8 @@ use crate::source::Spanned;
 use crate::template::Template;
 use crate::yaml::{Entry, Node};
 
-use super::playbook::metadata;
 use super::reader::{MapReader, bool, count, integer, word, wrong_type};
-use super::resource::{literal, millis, no_effect, playbook_path, pool, spanned_literal};
+use super::resource::{document, literal, millis, no_effect, playbook_path, pool, spanned_literal};
 use super::values::setting;
 
 /// Reads a subscription.
@@ -28,18 +27,12 @@ pub(super) fn subscription(
     root: &Node,
     api_version: Option<Arc<str>>,
 ) -> Option<Subscription> {
-    let mut reader = MapReader::open(sink, "document", "subscription", root)?;
-    reader.know(["apiVersion", "kind"]);
-    let metadata = metadata(sink, &mut reader);
-    let spec = reader
-        .require(sink, "spec")
-        .and_then(|entry| spec(sink, &entry.value));
-    reader.finish(sink);
+    let (metadata, spec) = document(sink, (root, "subscription"), spec)?;
     Some(Subscription {
         api_version: api_version?,
         kind: "Subscription".into(),
-        metadata: metadata?,
-        spec: spec?,
+        metadata,
+        spec,
     })
 }
 

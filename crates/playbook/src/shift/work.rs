@@ -4,6 +4,7 @@ mod close;
 mod frame;
 mod handing;
 mod keeping;
+mod values;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -17,15 +18,16 @@ use super::call::{Answer, Attempted, CallSpec};
 use super::job::{Job, NoSuchStep};
 use super::kinds::asks_for_everything;
 use super::result::{Finished, RetriedCall, TaskReport, TaskStatus};
-use super::scope::{Bench, Item, TaskScope, WHOLE};
+use super::scope::{Bench, Item, TaskScope};
 use crate::bounds::{bounded_error, fits};
-use crate::model::{Fields, Playbook, Set, SetTarget, Step, Task};
+use crate::model::{Playbook, SetTarget, Step, Task};
 use crate::paths::{path_text, write};
 use crate::policy::{self, Next, PolicyError, Ruling};
 use crate::segments;
-use crate::template::{Dynamic, Need, Output, OutputPlace, RenderError, RenderErrorKind};
+use crate::template::{Output, OutputPlace};
 use crate::timeout;
 use frame::Frame;
+use values::{Writes, unrendered};
 
 /// Retried attempts that are kept for the report.
 const MAX_RETRIES: usize = 1000;
@@ -615,91 +617,4 @@ impl Work {
             write(variables, &JsonMap::from([(path_text(&path), value)]));
         }
     }
-
-    fn fields(&self, fields: &Fields, scope: &TaskScope<'_>) -> Result<JsonMap, Stuck> {
-        let rendered = fields.iter().map(|field| {
-            let value = self.value(&field.value, scope)?;
-            Ok((Arc::clone(&field.name.value), value))
-        });
-        rendered.collect()
-    }
-
-    fn set_values(&self, set: &Set, scope: &TaskScope<'_>) -> Result<Writes, Stuck> {
-        let rendered = set.0.iter().map(|entry| {
-            let value = self.value(&entry.value, scope)?;
-            Ok((entry.target.value.clone(), value))
-        });
-        rendered.collect()
-    }
-
-    fn value(&self, value: &Dynamic, scope: &TaskScope<'_>) -> Result<Json, Stuck> {
-        match value.render(scope) {
-            Ok(rendered) => {
-                // What is made from a secret is one, though nobody would know it by its value.
-                for secret in rendered.secret_values() {
-                    self.hidden.add(secret);
-                }
-                Ok(rendered.value)
-            }
-            Err(error) => Err(self.stuck(&error, &error.to_string())),
-        }
-    }
-
-    /// Renders what belongs to no task in particular.
-    pub(super) fn plainly(&self, value: &Dynamic) -> Result<Json, Stuck> {
-        self.value(value, &self.plain_scope())
-    }
-
-    /// The same for many.
-    pub(super) fn plain_fields(&self, fields: &Fields) -> Result<JsonMap, Stuck> {
-        self.fields(fields, &self.plain_scope())
-    }
-
-    fn plain_scope(&self) -> TaskScope<'_> {
-        TaskScope {
-            bench: &self.bench,
-            label: "",
-            idempotency_key: &self.idempotency_key,
-            attempt: self.attempt,
-            input: None,
-            output: None,
-            error: Json::Null,
-        }
-    }
-
-    fn stuck(&self, error: &RenderError, message: &str) -> Stuck {
-        match &error.kind {
-            RenderErrorKind::Needs(need) => self.stuck_on(need, Some(message)),
-            RenderErrorKind::Failed | RenderErrorKind::Limit(_) => {
-                Stuck::Broken(unrendered(message))
-            }
-        }
-    }
-
-    /// A payload is asked for once: one that does not help will not help the second time.
-    fn stuck_on(&self, need: &Need, message: Option<&str>) -> Stuck {
-        match need {
-            Need::Payload { reference } if !self.bench.payloads.contains_key(reference) => {
-                Stuck::Needs(Want::Payload(Arc::clone(reference)))
-            }
-            Need::Payload { .. } => {
-                let message = message.unwrap_or("data in the result store cannot be read");
-                Stuck::Broken(unrendered(message))
-            }
-            Need::Secret { name } if self.side == Side::Worker && &**name != WHOLE => {
-                Stuck::Needs(Want::Secret(Arc::clone(name)))
-            }
-            Need::Secret { name } => Stuck::Broken(TaskError::new(
-                TaskErrorKind::Auth,
-                format!("keychain entry `{name}` cannot be read here: name one entry, on a worker"),
-            )),
-        }
-    }
-}
-
-/// Rendered values of a `set` and where they go.
-type Writes = Vec<(SetTarget, Json)>;
-
-fn unrendered(message: &str) -> TaskError {
-    TaskError::new(TaskErrorKind::Template, message)
 }
