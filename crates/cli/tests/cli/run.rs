@@ -17,6 +17,8 @@ pub(crate) fn at_home(folder: &Folder, args: &[&str]) -> Command {
     command
 }
 
+const HEAD: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: { name: flow }\n";
+
 fn run(folder: &Folder, args: &[&str]) -> Ran {
     at_home(folder, args).output().unwrap().into()
 }
@@ -182,6 +184,26 @@ fn a_payload_comes_from_a_file_and_single_values_lie_over_it() {
         "c=z",
     ];
     assert_eq!(run(&folder, &args).out, "xz\n");
+}
+
+#[test]
+fn an_input_that_nothing_reads_is_told() {
+    let folder = Folder::new("run_unread");
+    let flow = |step: &str| format!("{}workload: {{ city: Oslo }}\n{step}", HEAD);
+    let step = "workflow: [{ step: a, tool: { kind: noop, result: '{{ workload.city }}' } }]";
+    let whole = "workflow: [{ step: a, tool: { kind: noop, result: '{{ workload }}' } }]";
+    folder
+        .write("one.yaml", flow(step))
+        .write("whole.yaml", flow(whole));
+    let said =
+        |file: &str, set: &str| run(&folder, &["run", file, "--ephemeral", "--set", set]).err;
+    let meant = "warning: nothing reads 'citty'; did you mean 'city'?";
+    assert!(said("one.yaml", "citty=Rome").contains(meant));
+    assert!(said("one.yaml", "wind.max=3").contains("warning: nothing reads 'wind'"));
+    for (file, set) in [("one.yaml", "city=Rome"), ("whole.yaml", "citty=Rome")] {
+        let said = said(file, set);
+        assert!(!said.contains("warning"), "{said}");
+    }
 }
 
 #[test]

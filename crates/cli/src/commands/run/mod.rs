@@ -12,7 +12,7 @@ use noetl_playbook::{CheckOptions, Document, Severity, check};
 use noetl_types::{Json, JsonMap, Millis};
 
 use crate::config::table::LOG;
-use crate::config::{Config, Flags, Run};
+use crate::config::{Config, Flags, Run, nearest};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::io::Io;
@@ -94,6 +94,7 @@ pub(crate) fn run(args: &RunArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, 
     let style = style(&config, quiet, io);
     if style != Style::Quiet {
         io.warn(&config.warnings)?;
+        io.warn(&unread(&args.sets, &flow))?;
     }
     if config.is_given(&LOG) {
         roles::start_logging(&config, io.err.is_terminal(), io.err.paint().is_on())?;
@@ -192,6 +193,30 @@ fn payload_of(args: &RunArgs, io: &mut Io<'_>) -> Result<JsonMap, Error> {
         payload::set(&mut payload, given)?;
     }
     Ok(payload)
+}
+
+/// Inputs that nothing in the playbook can read, which is how a name that is spelled wrong looks.
+fn unread(sets: &[String], flow: &Flow) -> Vec<String> {
+    // Somebody who takes the workload as a whole may read anything of it.
+    let mut mentions = flow.text.split("workload").skip(1);
+    if mentions.any(|rest| !rest.starts_with(['.', ':'])) {
+        return Vec::new();
+    }
+    let known: Vec<&str> = flow
+        .playbook
+        .workload
+        .iter()
+        .map(|field| &*field.name.value)
+        .collect();
+    let names = sets
+        .iter()
+        .filter_map(|given| given.split(['=', '.']).next());
+    let unread = names.filter(|name| !known.contains(name) && !flow.text.contains(*name));
+    let warning = |name| match nearest(name, known.iter()) {
+        Some(meant) => format!("nothing reads '{name}'; did you mean '{meant}'?"),
+        None => format!("nothing reads '{name}'"),
+    };
+    unread.map(warning).collect()
 }
 
 /// Writes what came out.
