@@ -173,7 +173,9 @@ fn encrypt(
 ) -> Result<Text, VaultError> {
     let mut nonce = [0_u8; NONCE_LEN];
     random.fill(&mut nonce).map_err(|_| VaultError::Cannot)?;
-    let mut body = plain.to_vec();
+    // Room for all of it from the start: a vector that grows leaves the plain text behind.
+    let mut body = Vec::with_capacity(plain.len() + cipher.algorithm().tag_len());
+    body.extend_from_slice(plain);
     cipher
         .seal_in_place_append_tag(
             Nonce::assume_unique_for_key(nonce),

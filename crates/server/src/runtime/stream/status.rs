@@ -128,10 +128,8 @@ impl Runtime {
     ) -> Result<Vec<u8>, RuntimeError> {
         self.execution_row(execution_id).await?;
         let after = Version::new(seq.get() - 1).unwrap_or_default();
-        let events = self
-            .store()
-            .events(execution_id, after, LogPage::MAX)
-            .await?;
+        let one = LogPage::clamped(1);
+        let events = self.store().events(execution_id, after, one).await?;
         let event = events.iter().find(|event| event.record.seq == seq);
         let event = event
             .ok_or_else(|| RuntimeError::refused(ErrorCode::NotFound, "there is no such event"))?;
@@ -140,8 +138,12 @@ impl Runtime {
 
     /// The place behind all events that can be read now.
     pub async fn end_of_feed(&self) -> Result<FeedPosition, RuntimeError> {
-        let lag = self.store().feed_lag(FeedPosition::default()).await?;
-        Ok(lag.end)
+        // Behind everything there is nothing to count.
+        let everything = FeedPosition {
+            tx: u64::MAX,
+            position: i64::MAX,
+        };
+        Ok(self.store().feed_lag(everything).await?.end)
     }
 
     /// Some of all events behind a place. Where there is nothing yet, it waits for a while.
