@@ -4,7 +4,9 @@
 //! that is read up to a bound. Does not repeat calls: whoever makes one knows whether that is safe.
 
 mod call;
+mod frames;
 mod internal;
+mod live;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -22,6 +24,7 @@ use rustls::pki_types::pem::PemObject as _;
 
 use crate::paths;
 
+pub use live::{LiveLog, News};
 pub use settings::{BearerToken, ClientRefused, ClientSettings};
 
 /// A client of one server. A clone is another handle of the same.

@@ -16,7 +16,7 @@ pub struct NewToken {
     /// The pools that it may work for; all where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pools: Option<Vec<PoolName>>,
-    /// The paths that it may touch; all where absent.
+    /// Patterns of the paths that it may start and register; all where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_globs: Option<Vec<Text>>,
     /// How long it lives; for ever where absent.
@@ -49,6 +49,9 @@ pub struct TokenView {
     /// The pools that it may work for; all where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pools: Option<Vec<PoolName>>,
+    /// Patterns of the paths that it may start and register; all where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path_globs: Option<Vec<Text>>,
     /// When it was made.
     pub created_at: Timestamp,
     /// Who made it.

@@ -2,12 +2,13 @@
 
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
-use noetl_types::{Digest, ExecutionId, TenantId, Text, Timestamp};
+use noetl_types::{Digest, EventId, ExecutionId, TenantId, Text, Timestamp};
 
 use crate::error::StoreError;
 use crate::model::{
-    Answered, Broadcast, BroadcastFilter, Cached, Errand, ErrandOutcome, MatchKey, OpenWait, Slot,
-    SlotChange, SlotChoice, Swept, Var, VarsRefused, WaitFilter,
+    Answered, Broadcast, BroadcastFilter, Cached, Errand, ErrandOutcome, MatchKey, OpenWait,
+    RequestEnd, RequestKey, RequestTake, Slot, SlotChange, SlotChoice, Swept, Taken, Var,
+    VarsRefused, WaitFilter,
 };
 
 /// The part of a [`crate::Store`] that is about more than one execution.
@@ -75,6 +76,17 @@ pub trait Commons {
         key_sha256: Digest,
         now: Timestamp,
     ) -> Result<Option<Answered>, StoreError>;
+
+    /// Takes a request, so that nobody else works on it; durably, before the call is answered.
+    async fn take_request(&self, take: RequestTake) -> Result<Taken, StoreError>;
+
+    /// Says how work on a request ended, if it is still under this id.
+    async fn settle_request(
+        &self,
+        key: RequestKey,
+        work_id: EventId,
+        end: RequestEnd,
+    ) -> Result<(), StoreError>;
 
     /// Sets variables of an execution, all of them or none.
     async fn set_vars(&self, execution_id: ExecutionId, vars: Vec<Var>) -> Result<(), VarsRefused>;

@@ -139,7 +139,7 @@ async fn bounded(mut response: Response, most: u64) -> Result<Vec<u8>, ApiError>
 }
 
 /// What a server that does not do what it is asked says about it.
-async fn refusal(response: Response) -> ApiError {
+pub(super) async fn refusal(response: Response) -> ApiError {
     let status = response.status();
     let retry_after = retry_after(response.headers());
     let body = match bounded(response, MAX_PROBLEM).await {
@@ -174,7 +174,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Millis> {
     secs.ok().map(Millis::from_secs)
 }
 
-fn unreachable(error: reqwest::Error) -> ApiError {
+pub(super) fn unreachable(error: reqwest::Error) -> ApiError {
     // The address may hold a capability, so it is told to nobody.
     ApiError::Unreachable(causes(&error.without_url()).into())
 }

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::failure::Failure;
 use super::internal::{self, InternalToken};
+use super::once;
 use crate::metrics::Metrics;
 use crate::runtime::Behalf;
 
@@ -54,6 +55,7 @@ impl Identity {
                 tenant_id: token.tenant_id.clone(),
                 organization_id: token.organization_id.clone(),
                 pools: token.pools.as_deref().map(Arc::from),
+                path_globs: token.path_globs.as_deref().map(Arc::from),
             },
             scopes: token.scopes,
             token_id: Some(token.token_id),
@@ -182,7 +184,7 @@ pub(super) async fn gate(
     let mut response = match rules.check(&caller, request.headers()) {
         Ok(()) => {
             request.extensions_mut().insert(MaxBody(rules.max_body));
-            next.run(request).await
+            once::run(rules.route, request, next).await
         }
         Err(failure) => {
             rules.metrics.denied();

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::access::{Caller, Identity};
 use super::failure::Failure;
+use super::once::Work;
 use super::settings::HttpSettings;
 use crate::runtime::Runtime;
 
@@ -73,7 +74,10 @@ impl FromRequestParts<App> for For {
         let caller = parts.extensions.get::<Caller>().cloned();
         let identity = caller.unwrap_or_else(nobody)?;
         Ok(Self(Acting {
-            runtime: app.runtime.on_behalf_of(identity.behalf().clone()),
+            runtime: app
+                .runtime
+                .on_behalf_of(identity.behalf().clone())
+                .working_on(parts.extensions.get::<Work>().map(|work| work.0)),
             shutdown: app.shutdown.clone(),
             identity,
         }))

@@ -6,6 +6,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, Request};
 use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use axum::http::request::Parts;
 use http_body_util::BodyExt as _;
 use noetl_types::limits::MAX_JSON_DEPTH;
 use noetl_types::{ByteSize, ErrorCode};
@@ -67,6 +68,11 @@ impl<T: DeserializeOwned + Default> FromRequest<App> for JsonBodyOrDefault<T> {
 async fn bytes_of(request: Request, app: &App) -> Result<Bytes, Failure> {
     let (head, body) = request.into_parts();
     expect_json(&head.headers)?;
+    whole(&head, body, app).await
+}
+
+/// All of a body, whatever it is.
+pub(super) async fn whole(head: &Parts, body: Body, app: &App) -> Result<Bytes, Failure> {
     let most = head.extensions.get::<MaxBody>();
     let most = most.map_or(app.max_body, |most| most.0);
     if told_length(&head.headers).is_some_and(|told| told > most.as_bytes()) {

@@ -12,7 +12,7 @@ use super::acting::App;
 use super::failure::Failure;
 
 /// The header under whose value a request has its effect once.
-const IDEMPOTENCY_KEY: &str = "idempotency-key";
+pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// The execution that an address names.
 #[derive(Debug, Clone, Copy)]

@@ -494,6 +494,7 @@ impl Routes {
         self.router
             .fallback(not_found)
             .method_not_allowed_fallback(method_not_allowed)
+            .layer(Extension(app.clone()))
             .with_state(app)
     }
 }

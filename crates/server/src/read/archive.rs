@@ -12,6 +12,7 @@ impl Runtime {
     /// Puts a definition into the archive, unless executions of it go on.
     pub async fn archive_definition(&self, name: &str) -> Result<ArchiveAnswer, RuntimeError> {
         let path = self.named_definition(name).await?.path;
+        self.behalf().check_path(&path)?;
         for status in [
             ExecutionStatus::Pending,
             ExecutionStatus::Running,
@@ -47,6 +48,7 @@ impl Runtime {
         path: PlaybookPath,
     ) -> Result<ArchiveAnswer, RuntimeError> {
         self.named_definition(path.as_str()).await?;
+        self.behalf().check_path(&path)?;
         let tenant = self.tenant();
         self.store().archive(tenant, &path, None).await?;
         Ok(ArchiveAnswer {

@@ -48,6 +48,7 @@ impl Runtime {
         draft: Draft,
         is_dry_run: bool,
     ) -> Result<RegisterAnswer, RuntimeError> {
+        self.behalf().check_path(&draft.path)?;
         if is_dry_run {
             self.rehearse(draft).await
         } else {

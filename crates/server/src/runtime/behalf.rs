@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use noetl_types::{ErrorCode, OrganizationId, PoolName, TenantId};
+use noetl_types::{ErrorCode, OrganizationId, PlaybookPath, PoolName, TenantId, Text};
 
 use super::error::RuntimeError;
+use super::globs;
 
 /// Whom calls are made for.
 ///
@@ -18,9 +19,22 @@ pub struct Behalf {
     pub organization_id: OrganizationId,
     /// The pools that may be worked for; `None` means all of the tenant.
     pub pools: Option<Arc<[PoolName]>>,
+    /// Patterns of the paths that may be started and registered; `None` means all of the tenant.
+    pub path_globs: Option<Arc<[Text]>>,
 }
 
 impl Behalf {
+    /// Refuses a path that the caller is not bound to.
+    pub(crate) fn check_path(&self, path: &PlaybookPath) -> Result<(), RuntimeError> {
+        let globs = self.path_globs.as_deref();
+        let may = |globs: &[Text]| globs.iter().any(|glob| globs::matches(glob, path.as_str()));
+        if globs.is_none_or(may) {
+            return Ok(());
+        }
+        let text = format!("the token is not for the path `{path}`");
+        Err(RuntimeError::refused(ErrorCode::Forbidden, text))
+    }
+
     /// Whether a pool may be worked for.
     pub(crate) fn may_work_for(&self, pool: &PoolName) -> bool {
         self.pools.as_ref().is_none_or(|pools| pools.contains(pool))

@@ -8,9 +8,10 @@ use noetl_store::{Answered, DedupClaim, IdempotencyClaim};
 use noetl_types::json::to_canonical;
 use noetl_types::limits::DedupWindowSecs;
 use noetl_types::{
-    Digest, ErrorCode, EventName, EventStatus, EventType, ExecutionId, Json, JsonMap, Millis,
-    NewEvent, PlaybookPath, TenantId, Text, Timestamp, sha256,
+    Digest, ErrorCode, EventId, EventName, EventStatus, EventType, ExecutionId, Json, JsonMap,
+    Millis, NewEvent, PlaybookPath, TenantId, Text, Timestamp, sha256,
 };
+use serde::Serialize;
 
 use super::Core;
 use super::driver::Letter;
@@ -20,10 +21,13 @@ use super::error::RuntimeError;
 const DEDUP_WINDOW: i64 = 300;
 
 /// How long a request is known by its key.
-const KEY_LIVES: Millis = Millis::from_secs(24 * 3600);
+pub(super) const KEY_LIVES: Millis = Millis::from_secs(24 * 3600);
 
 /// Bytes of the longest key of a request.
 const MAX_KEY: usize = 255;
+
+/// The route of what follows from requests that were taken; none is called that.
+const OF_WORK: &str = "work";
 
 /// Bytes of a dedup key that the log shows.
 const SHOWN_KEY: usize = 128;
@@ -102,33 +106,62 @@ fn shown(key: &Text) -> Text {
     key.get(..cut).unwrap_or_default().into()
 }
 
-/// The claim of a request that has its effect at most once.
-pub(super) fn idempotency(
-    key: &str,
-    request: &ExecuteRequest,
-    begun: &ExecuteAnswer,
-    now: Timestamp,
-) -> Result<IdempotencyClaim, RuntimeError> {
+/// Something that happens at most once, and what it is known by.
+#[derive(Debug, Clone)]
+pub(super) struct Once {
+    route: Text,
+    key_sha256: Digest,
+    body_sha256: Digest,
+}
+
+impl Once {
+    /// A start, by the key that its sender made.
+    pub(super) fn of_request(key: &str, request: &ExecuteRequest) -> Result<Self, RuntimeError> {
+        // How long the caller waits is not what it asks for.
+        let asked = ExecuteRequest {
+            wait_ms: None,
+            ..request.clone()
+        };
+        Ok(Self {
+            route: noetl_api::paths::EXECUTE.into(),
+            key_sha256: digest_of_key(key)?,
+            body_sha256: sha256(serde_json::to_vec(&asked).unwrap_or_default()),
+        })
+    }
+
+    /// A part of what follows from a request that was taken.
+    pub(super) fn of_work(work_id: EventId, part: usize) -> Self {
+        let name = format!("{work_id}:{part}");
+        Self {
+            route: OF_WORK.into(),
+            key_sha256: sha256(&name),
+            // The request was compared when it was taken.
+            body_sha256: sha256(&name),
+        }
+    }
+
+    /// The claim to be the first to do it, and what those that come later are told.
+    pub(super) fn claim<T: Serialize>(self, answer: &T, now: Timestamp) -> IdempotencyClaim {
+        let answer = serde_json::to_vec(answer).unwrap_or_default();
+        IdempotencyClaim {
+            route: self.route,
+            key_sha256: self.key_sha256,
+            body_sha256: self.body_sha256,
+            status: 200,
+            answer: serde_json::from_slice(&answer).unwrap_or_default(),
+            expires_at: now.saturating_add(KEY_LIVES),
+        }
+    }
+}
+
+/// The digest of a key of a request.
+pub(super) fn digest_of_key(key: &str) -> Result<Digest, RuntimeError> {
     let is_printable = key.chars().all(|it| it.is_ascii_graphic() || it == ' ');
     if key.is_empty() || key.len() > MAX_KEY || !is_printable {
         let text = format!("an idempotency key has 1 to {MAX_KEY} printable characters");
         return Err(RuntimeError::refused(ErrorCode::Validation, text));
     }
-    let json = |value: Result<Vec<u8>, serde_json::Error>| value.unwrap_or_default();
-    let answer = json(serde_json::to_vec(begun));
-    // How long the caller waits is not what it asks for.
-    let asked = ExecuteRequest {
-        wait_ms: None,
-        ..request.clone()
-    };
-    Ok(IdempotencyClaim {
-        route: noetl_api::paths::EXECUTE.into(),
-        key_sha256: sha256(key),
-        body_sha256: sha256(json(serde_json::to_vec(&asked))),
-        status: 200,
-        answer: serde_json::from_slice(&answer).unwrap_or_default(),
-        expires_at: now.saturating_add(KEY_LIVES),
-    })
+    Ok(sha256(key))
 }
 
 /// The answer that a request got before.

@@ -14,6 +14,7 @@ mod driver;
 mod entropy;
 mod errands;
 mod error;
+mod globs;
 mod ids;
 mod leases;
 mod messaging;
@@ -24,6 +25,7 @@ mod project;
 mod purge;
 mod repeat;
 mod reports;
+mod requests;
 mod results;
 mod settings;
 mod signals;
@@ -46,7 +48,7 @@ use noetl_store::{
     Append, AppendRefused, Appended, CatalogEntry, CatalogKey, Execution, LogPage, Store,
 };
 use noetl_types::id::Id;
-use noetl_types::{CatalogId, ErrorCode, ExecutionId, TenantId, Text, Timestamp, Version};
+use noetl_types::{CatalogId, ErrorCode, EventId, ExecutionId, TenantId, Text, Timestamp, Version};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -67,6 +69,7 @@ use ids::Ids;
 use messaging::Messaging;
 pub use messaging::NatsSettings;
 pub(crate) use outcome::Outcome;
+pub(crate) use requests::{Admitted, AtWork};
 pub use settings::Settings;
 pub(crate) use start::catalog_key;
 pub use stream::StreamSettings;
@@ -81,6 +84,8 @@ pub(crate) use upkeep::Worry;
 pub struct Runtime {
     core: Arc<Core>,
     behalf: Behalf,
+    /// The request that calls follow from, where they may do so once.
+    work: Option<EventId>,
 }
 
 struct Core {
@@ -176,6 +181,7 @@ impl Runtime {
         let runtime = Self {
             core,
             behalf: Behalf::default(),
+            work: None,
         };
         if runtime.settings().platform {
             runtime.run_platform();
@@ -189,7 +195,15 @@ impl Runtime {
         Self {
             core: Arc::clone(&self.core),
             behalf,
+            work: None,
         }
+    }
+
+    /// The same handle for calls that follow from a request which was taken under an id: what they do
+    /// is known by that id, and done once.
+    #[must_use]
+    pub(crate) fn working_on(self, work: Option<EventId>) -> Self {
+        Self { work, ..self }
     }
 
     /// Whom calls are made for.
@@ -216,6 +230,7 @@ impl Runtime {
         Self {
             core: Core::new(parts, settings),
             behalf: Behalf::default(),
+            work: None,
         }
     }
 
@@ -242,6 +257,14 @@ impl Runtime {
     /// Does something that nobody waits for; what is begun is finished before the runtime is closed.
     pub(crate) fn in_background(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.core.tasks.spawn(work);
+    }
+
+    /// Does something to its end, even if whoever waits for it goes away.
+    pub(crate) fn carried_through<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> tokio::task::JoinHandle<T> {
+        self.core.tasks.spawn(work)
     }
 
     /// What an operator chose.

@@ -6,6 +6,7 @@ use noetl_api::execute::{
 use noetl_types::limits::MAX_EXECUTE_BATCH;
 use noetl_types::{ErrorCode, ExecutionId, Json, JsonMap};
 
+use super::claim::Once;
 use super::start::Launch;
 use super::{Runtime, RuntimeError};
 use crate::metrics::Entry;
@@ -35,7 +36,7 @@ impl Runtime {
             let mut begun = tokio::task::JoinSet::new();
             for (place, wanted) in group.into_iter().enumerate() {
                 let (runtime, index) = (self.clone(), results.len() + place);
-                begun.spawn(async move { (index, runtime.one_of_many(wanted).await) });
+                begun.spawn(async move { (index, runtime.one_of_many(index, wanted).await) });
             }
             let mut verdicts = begun.join_all().await;
             verdicts.sort_unstable_by_key(|(index, _)| *index);
@@ -55,7 +56,7 @@ impl Runtime {
         })
     }
 
-    async fn one_of_many(&self, wanted: Json) -> Result<ExecuteAnswer, RuntimeError> {
+    async fn one_of_many(&self, index: usize, wanted: Json) -> Result<ExecuteAnswer, RuntimeError> {
         let request: Result<ExecuteRequest, _> =
             serde_json::to_value(&wanted).and_then(serde_json::from_value);
         let mut request = request
@@ -64,6 +65,7 @@ impl Runtime {
         request.wait_ms = None;
         let launch = Launch {
             entry: Entry::Batch,
+            once: self.work.map(|work| Once::of_work(work, index)),
             ..Launch::default()
         };
         self.launch(request, launch).await
@@ -95,6 +97,7 @@ impl Runtime {
         };
         let launch = Launch {
             rerun_of: Some(execution_id),
+            once: self.work.map(|work| Once::of_work(work, 0)),
             ..Launch::default()
         };
         self.launch(again, launch).await

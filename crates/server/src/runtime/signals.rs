@@ -7,14 +7,15 @@ use noetl_api::signal::{
     SignalRequest,
 };
 use noetl_engine::{
-    Approve, CacheAnswer, CacheHit, CacheKey, CachedResult, Decided, Input, Origin, Signal,
+    Approve, CacheAnswer, CacheHit, CacheKey, CachedResult, Decided, Input, Origin, Signal, Verdict,
 };
 use noetl_store::{Broadcast, MatchKey, OpenWait, WaitChoice, WaitFilter, WaitPlace};
 use noetl_types::limits::PageLimit;
 use noetl_types::{ErrorCode, ExecutionId, Json, Millis, SignalId, TenantId, Text, Timestamp};
 use tokio::task::JoinSet;
 
-use super::driver::Letter;
+use super::claim::Once;
+use super::driver::{Claims, Letter};
 use super::error::RuntimeError;
 use super::{Core, Runtime};
 
@@ -39,10 +40,24 @@ impl Runtime {
             actor,
             ..Signal::new(request.name)
         };
-        let (delivered, version) = self.core.signal_to(execution_id, signal).await?;
+        let (letter, answer) = Letter::new(Input::Signal(Box::new(signal)));
+        let once = self.work.map(|work| Once::of_work(work, 0));
+        let letter = letter.claiming(Claims {
+            dedup: None,
+            idempotency: once.map(|once| once.claim(&Json::Null, self.now())),
+        });
+        let reply = self.core.ask(execution_id, letter, answer).await?;
+        if reply.before.is_some() {
+            // A server took it and went away before it could say what came of it.
+            let row = self.execution_row(execution_id).await?;
+            return Ok(SignalAnswer {
+                seq: row.head.version.get(),
+                delivered: false,
+            });
+        }
         Ok(SignalAnswer {
-            seq: version.get(),
-            delivered,
+            seq: reply.version.get(),
+            delivered: reply.verdict == Some(Verdict::Accepted),
         })
     }
 
@@ -60,7 +75,12 @@ impl Runtime {
             let text = format!("the name `{}` is reserved", request.name);
             return Err(RuntimeError::refused(ErrorCode::Validation, text));
         }
-        let (now, signal_id): (Timestamp, SignalId) = (self.now(), self.mint()?);
+        let now = self.now();
+        let signal_id = match self.work.map(|work| SignalId::new(work.get())) {
+            // A run takes each signal once, so what was reached already is not reached again.
+            Some(Ok(signal_id)) => signal_id,
+            Some(Err(_)) | None => self.mint()?,
+        };
         let signal = Signal {
             key: request.key.clone(),
             payload: request.payload.unwrap_or_default(),

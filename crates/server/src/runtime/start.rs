@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use noetl_api::execute::{self, ExecuteAnswer, ExecuteRequest};
 use noetl_engine::{Input, Start};
-use noetl_store::{CatalogKey, ExecutionFacts, Origin};
+use noetl_store::{Answered, CatalogKey, ExecutionFacts, Origin};
 use noetl_types::limits::{MAX_LONG_POLL, Priority};
 use noetl_types::{
     CatalogId, ErrorCode, ExecutionId, Json, Millis, PlaybookPath, PoolName, TenantId, Timestamp,
 };
 
 use super::behalf::Behalf;
-use super::claim;
+use super::claim::{self, Once};
 use super::driver::{Before, Claims, Letter, heard};
 use super::entropy;
 use super::error::RuntimeError;
@@ -40,23 +40,40 @@ impl Runtime {
         request: ExecuteRequest,
         key: &str,
     ) -> Result<ExecuteAnswer, RuntimeError> {
+        let begun = self.begin_once(request, key).await?;
+        Ok(begun.answer)
+    }
+
+    /// The same, with word of whether it had begun before.
+    pub(crate) async fn begin_once(
+        &self,
+        request: ExecuteRequest,
+        key: &str,
+    ) -> Result<Begun, RuntimeError> {
         let launch = Launch {
-            key: Some(key),
+            once: Some(Once::of_request(key, &request)?),
             ..Launch::default()
         };
-        self.launch(request, launch).await
+        self.begin(request, launch).await
     }
 
     /// Starts an execution, perhaps as the repetition of another one, perhaps under a key.
     pub(super) async fn launch(
         &self,
         request: ExecuteRequest,
-        launch: Launch<'_>,
+        launch: Launch,
     ) -> Result<ExecuteAnswer, RuntimeError> {
+        let begun = self.begin(request, launch).await?;
+        Ok(begun.answer)
+    }
+
+    async fn begin(&self, request: ExecuteRequest, launch: Launch) -> Result<Begun, RuntimeError> {
         let (entry, has_key) = (launch.entry, request.dedup.is_some());
         let answer = self.launched(request, launch).await;
         let outcome = match &answer {
-            Ok(begun) if begun.status == DUPLICATE => metrics::Outcome::Duplicate,
+            Ok(begun) if begun.is_replay || begun.answer.status == DUPLICATE => {
+                metrics::Outcome::Duplicate
+            }
             Ok(_) => metrics::Outcome::Started,
             Err(_) => metrics::Outcome::Refused,
         };
@@ -67,12 +84,13 @@ impl Runtime {
     async fn launched(
         &self,
         request: ExecuteRequest,
-        launch: Launch<'_>,
-    ) -> Result<ExecuteAnswer, RuntimeError> {
+        launch: Launch,
+    ) -> Result<Begun, RuntimeError> {
         let wait = wait_of(&request)?;
         self.check(&request).await?;
         let tenant_id = self.tenant();
         let definition = self.core.wanted(tenant_id, &request).await?;
+        self.behalf().check_path(&definition.entry.path)?;
         let now = self.core.clock.now();
         let execution_id: ExecutionId = self.core.ids.mint(now)?;
         let dedup = claim::dedup(&request, (tenant_id, &definition.entry.path), now)?;
@@ -94,10 +112,7 @@ impl Runtime {
             catalog_id: definition.entry.catalog_id,
             outcome: None,
         };
-        let idempotency = match launch.key {
-            Some(key) => Some(claim::idempotency(key, &request, &begun, now)?),
-            None => None,
-        };
+        let idempotency = launch.once.map(|once| once.claim(&begun, now));
         let (letter, answer) = Letter::new(Input::Start(Box::new(start)));
         let letter = letter.claiming(Claims {
             dedup: dedup.clone(),
@@ -108,15 +123,15 @@ impl Runtime {
         let reply = heard(answer).await?;
         match reply.before {
             None => {}
-            Some(Before::Replay(answered)) => return claim::replayed(&answered),
+            Some(Before::Replay(answered)) => return self.begun_before(&answered, wait).await,
             Some(Before::Duplicate(first)) => {
                 self.core
                     .note_duplicate(first, execution_id, dedup.as_ref());
-                return Ok(ExecuteAnswer {
+                return Ok(Begun::now(ExecuteAnswer {
                     execution_id: first,
                     status: DUPLICATE.into(),
                     ..begun
-                });
+                }));
             }
         }
         let outcome = match (reply.outcome, wait, &mut following) {
@@ -132,10 +147,27 @@ impl Runtime {
             Some(outcome) => Some(self.core.told(outcome).await?),
             None => None,
         };
-        Ok(ExecuteAnswer {
+        Ok(Begun::now(ExecuteAnswer {
             commands_generated: reply.issued,
             outcome,
             ..begun
+        }))
+    }
+
+    /// An execution that the same request has started, and its end where the caller waits for it.
+    async fn begun_before(
+        &self,
+        answered: &Answered,
+        wait: Option<Duration>,
+    ) -> Result<Begun, RuntimeError> {
+        let answer = claim::replayed(answered)?;
+        let outcome = match wait {
+            Some(wait) => self.wait_for_end(answer.execution_id, wait).await?,
+            None => None,
+        };
+        Ok(Begun {
+            answer: ExecuteAnswer { outcome, ..answer },
+            is_replay: true,
         })
     }
 
@@ -169,15 +201,33 @@ impl Runtime {
     }
 }
 
+/// An execution that has begun.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    /// What its sender is told.
+    pub(crate) answer: ExecuteAnswer,
+    /// Whether the same request started it before.
+    pub(crate) is_replay: bool,
+}
+
+impl Begun {
+    fn now(answer: ExecuteAnswer) -> Self {
+        Self {
+            answer,
+            is_replay: false,
+        }
+    }
+}
+
 /// What is particular about a start.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Launch<'l> {
+#[derive(Debug, Clone, Default)]
+pub(super) struct Launch {
     /// Where it was asked for.
     pub(super) entry: Entry,
     /// The execution that it repeats.
     pub(super) rerun_of: Option<ExecutionId>,
-    /// The key under which it happens at most once.
-    pub(super) key: Option<&'l str>,
+    /// What it is known by, where it happens at most once.
+    pub(super) once: Option<Once>,
 }
 
 /// A run that another one starts.
@@ -237,6 +287,7 @@ impl Core {
             tenant_id: parent.facts.tenant_id.clone(),
             organization_id: parent.facts.organization_id.clone(),
             pools: None,
+            path_globs: None,
         };
         let request = ExecuteRequest {
             path: order.path,

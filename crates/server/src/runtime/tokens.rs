@@ -13,7 +13,7 @@ use noetl_types::{
 use tokio::time::Instant;
 
 use super::error::{RuntimeError, causes};
-use super::{Core, Runtime, entropy};
+use super::{Core, Runtime, entropy, globs};
 
 /// What every token begins with.
 const MARK: &str = "noetl_";
@@ -169,7 +169,7 @@ impl Runtime {
             name: request.name,
             scopes: request.scopes.into_iter().collect(),
             pools: request.pools,
-            path_globs: None,
+            path_globs: request.path_globs,
             created_at: now,
             created_by: actor.clone(),
             expires_at: ttl.map(|secs| now.saturating_add(Millis::from_secs(secs))),
@@ -321,9 +321,8 @@ fn check(request: &NewToken, is_operator: bool) -> Result<(), RuntimeError> {
         let text = format!("pools, where given, are 1 to {MAX_POOLS}");
         return refused(ErrorCode::Validation, text);
     }
-    if request.path_globs.is_some() {
-        let text = "tokens cannot be bound to paths here yet, so none is made that looks so";
-        return refused(ErrorCode::NotSupported, text.to_owned());
+    if let Some(Err(text)) = request.path_globs.as_deref().map(globs::check) {
+        return refused(ErrorCode::Validation, text);
     }
     match request.ttl_days {
         Some(days) if !(1..=MAX_DAYS).contains(&days) => {
@@ -343,6 +342,7 @@ fn view(token: ApiToken) -> TokenView {
         organization_id: Text::from(&token.organization_id),
         scopes: token.scopes.iter().collect(),
         pools: token.pools,
+        path_globs: token.path_globs,
         created_at: token.created_at,
         created_by: token.created_by,
         expires_at: token.expires_at,

@@ -2,14 +2,15 @@
 
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
-use noetl_types::{Digest, ExecutionId, TenantId, Text, Timestamp};
+use noetl_types::{Digest, EventId, ExecutionId, TenantId, Text, Timestamp};
 
 use super::{FaultyStore, Method};
 use crate::commons::Commons;
 use crate::error::StoreError;
 use crate::model::{
-    Answered, Broadcast, BroadcastFilter, Cached, Errand, ErrandOutcome, MatchKey, OpenWait, Slot,
-    SlotChange, SlotChoice, Swept, Var, VarsRefused, WaitFilter,
+    Answered, Broadcast, BroadcastFilter, Cached, Errand, ErrandOutcome, MatchKey, OpenWait,
+    RequestEnd, RequestKey, RequestTake, Slot, SlotChange, SlotChoice, Swept, Taken, Var,
+    VarsRefused, WaitFilter,
 };
 use crate::store::Store;
 
@@ -94,6 +95,21 @@ impl<S: Store> Commons for FaultyStore<S> {
     ) -> Result<Option<Answered>, StoreError> {
         let answer = self.fault(Method::Answered).await?;
         answer.of(self.inner.answered(tenant_id, route, key_sha256, now).await)
+    }
+
+    async fn take_request(&self, take: RequestTake) -> Result<Taken, StoreError> {
+        let answer = self.fault(Method::TakeRequest).await?;
+        answer.of(self.inner.take_request(take).await)
+    }
+
+    async fn settle_request(
+        &self,
+        key: RequestKey,
+        work_id: EventId,
+        end: RequestEnd,
+    ) -> Result<(), StoreError> {
+        let answer = self.fault(Method::SettleRequest).await?;
+        answer.of(self.inner.settle_request(key, work_id, end).await)
     }
 
     async fn set_vars(&self, execution_id: ExecutionId, vars: Vec<Var>) -> Result<(), VarsRefused> {

@@ -93,6 +93,10 @@ pub enum Method {
     Cached,
     /// [`crate::Commons::answered`]
     Answered,
+    /// [`crate::Commons::take_request`]
+    TakeRequest,
+    /// [`crate::Commons::settle_request`]
+    SettleRequest,
     /// [`crate::Commons::set_vars`]
     SetVars,
     /// [`crate::Commons::vars`]
@@ -243,6 +247,8 @@ impl Method {
         Self::ChangeSlots,
         Self::Cached,
         Self::Answered,
+        Self::TakeRequest,
+        Self::SettleRequest,
         Self::SetVars,
         Self::Vars,
         Self::DeleteVars,

@@ -16,6 +16,7 @@ use noetl_types::{
 use super::{Fault, FaultyStore, Method};
 use crate::suite::fixture::{Run, all_executions, at, claim, lease_of, one, worker};
 use crate::suite::outbox::claim as outbox_claim;
+use crate::suite::request::taking;
 use crate::suite::result::{put, result};
 use crate::suite::stream::take as stream_take;
 use crate::suite::vault::{act, token};
@@ -24,9 +25,9 @@ use crate::{
     AppendRefused, BroadcastFilter, CatalogFilter, CatalogKey, CommandFilter, Credential,
     CredentialFilter, CredentialKey, CredentialPut, EnabledOutlets, ErrandOutcome, FeedLimit, Head,
     LogPage, LogPart, MachineRefused, MachineRenewal, MachineRequest, MemoryStore, NewCatalogEntry,
-    NewRuntime, OutboxFailure, OutboxFilter, PutRefused, QuarantineFilter, RuntimeKind, SlotChange,
-    SlotChoice, SlotHolder, Snapshot, SnapshotKey, Store, StoreError, StreamMove, StreamOwner,
-    Swept, VarsRefused, VersionFilter, WaitChoice, WaitFilter,
+    NewRuntime, OutboxFailure, OutboxFilter, PutRefused, QuarantineFilter, RequestEnd, RuntimeKind,
+    SlotChange, SlotChoice, SlotHolder, Snapshot, SnapshotKey, Store, StoreError, StreamMove,
+    StreamOwner, Swept, VarsRefused, VersionFilter, WaitChoice, WaitFilter,
 };
 
 /// Appends an event as a driver does: after any failure it looks where the log stands.
@@ -276,6 +277,7 @@ async fn call_about_the_commons(store: &dyn Store) -> Vec<Result<(), StoreError>
     };
     let old = SlotChoice::Unconfirmed { held_by: now };
     let done = ErrandOutcome::Done;
+    let take = taking("k", "body", (1, "12:00:00"));
     vec![
         store.waits(waits).await.map(drop),
         store.broadcast(signal(1, "go", None, now)).await,
@@ -290,6 +292,10 @@ async fn call_about_the_commons(store: &dyn Store) -> Vec<Result<(), StoreError>
             .answered(&tenant, &"r".into(), digest, now)
             .await
             .map(drop),
+        store.take_request(take.clone()).await.map(drop),
+        store
+            .settle_request(take.key, take.work_id, RequestEnd::Refused)
+            .await,
         match store.set_vars(id, Vec::new()).await {
             Ok(()) => Ok(()),
             Err(VarsRefused::Store(error)) => Err(error),

@@ -2,15 +2,16 @@
 
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
-use noetl_types::{Digest, ExecutionId, TenantId, Text, Timestamp};
+use noetl_types::{Digest, EventId, ExecutionId, TenantId, Text, Timestamp};
 
 use super::MemoryStore;
 use super::shared::sweep;
 use crate::commons::Commons;
 use crate::error::StoreError;
 use crate::model::{
-    Answered, Broadcast, BroadcastFilter, Cached, Errand, ErrandOutcome, MatchKey, OpenWait, Slot,
-    SlotChange, SlotChoice, Swept, Var, VarsRefused, WaitFilter, check_vars,
+    Answered, Broadcast, BroadcastFilter, Cached, Errand, ErrandOutcome, MatchKey, OpenWait,
+    RequestEnd, RequestKey, RequestTake, Slot, SlotChange, SlotChoice, Swept, Taken, Var,
+    VarsRefused, WaitFilter, check_vars,
 };
 
 #[async_trait]
@@ -88,6 +89,20 @@ impl Commons for MemoryStore {
     ) -> Result<Option<Answered>, StoreError> {
         let key = (tenant_id.clone(), route.clone(), key_sha256);
         Ok(self.lock().shared.answered(&key, now))
+    }
+
+    async fn take_request(&self, take: RequestTake) -> Result<Taken, StoreError> {
+        Ok(self.lock().shared.take_request(take))
+    }
+
+    async fn settle_request(
+        &self,
+        key: RequestKey,
+        work_id: EventId,
+        end: RequestEnd,
+    ) -> Result<(), StoreError> {
+        self.lock().shared.settle_request(key, work_id, end);
+        Ok(())
     }
 
     async fn set_vars(&self, execution_id: ExecutionId, vars: Vec<Var>) -> Result<(), VarsRefused> {

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use noetl_types::limits::PageLimit;
-use noetl_types::{Digest, ExecutionId, Json, SignalId, TenantId, Text, Timestamp};
+use noetl_types::{Digest, EventId, ExecutionId, Json, SignalId, TenantId, Text, Timestamp};
 
 use super::state::many;
 use crate::model::{
     Answered, AppendRefused, Broadcast, BroadcastFilter, CachePut, Cached, DedupClaim, Errand,
-    ErrandChange, ErrandOutcome, IdempotencyClaim, KeptDedup, MAX_GRANTS, MatchKey, OpenWait, Slot,
-    SlotChange, SlotChoice, SlotHolder, SlotId, SlotState, Swept, Var, WaitChange, WaitFilter,
-    WaitPlace, grant, oldest,
+    ErrandChange, ErrandOutcome, IdempotencyClaim, KeptDedup, MAX_GRANTS, MatchKey, OpenWait,
+    RequestEnd, RequestKey, RequestTake, Slot, SlotChange, SlotChoice, SlotHolder, SlotId,
+    SlotState, Swept, Taken, UnderWay, Var, WaitChange, WaitFilter, WaitPlace, grant, oldest,
 };
 use crate::seal::Sealed;
 
@@ -22,6 +22,8 @@ pub(super) struct Shared {
     cache: BTreeMap<(TenantId, MatchKey, Digest), Cached>,
     dedup: BTreeMap<(i64, MatchKey), KeptDedup>,
     answered: BTreeMap<(TenantId, Text, Digest), Answered>,
+    /// Requests that are worked on. A key is here or among the answered, never in both.
+    under_way: BTreeMap<RequestKey, UnderWay>,
     broadcasts: BTreeMap<SignalId, Broadcast>,
     vars: BTreeMap<(ExecutionId, Text), Var>,
 }
@@ -292,6 +294,70 @@ impl Shared {
         kept.filter(|kept| kept.expires_at > now).cloned()
     }
 
+    pub(super) fn take_request(&mut self, take: RequestTake) -> Taken {
+        let RequestKey {
+            tenant_id,
+            route,
+            key_sha256,
+        } = take.key.clone();
+        let answered = (tenant_id, route, key_sha256);
+        if let Some(kept) = self.answered(&answered, take.now) {
+            return if kept.body_sha256 == take.body_sha256 {
+                Taken::Answered(Box::new(kept))
+            } else {
+                Taken::Mismatch
+            };
+        }
+        let before = self.under_way.get(&take.key);
+        let before = before.filter(|kept| kept.expires_at > take.now);
+        let work_id = match before {
+            None => take.work_id,
+            Some(kept) if kept.body_sha256 != take.body_sha256 => return Taken::Mismatch,
+            Some(kept) if kept.until > take.now => return Taken::UnderWay,
+            Some(kept) => kept.work_id,
+        };
+        let kept = UnderWay {
+            body_sha256: take.body_sha256,
+            work_id,
+            until: take.until,
+            expires_at: take.expires_at,
+        };
+        self.answered.remove(&answered);
+        self.under_way.insert(take.key, kept);
+        Taken::Yours(work_id)
+    }
+
+    pub(super) fn settle_request(&mut self, key: RequestKey, work_id: EventId, end: RequestEnd) {
+        let kept = self.under_way.get_mut(&key);
+        let Some(kept) = kept.filter(|kept| kept.work_id == work_id) else {
+            return;
+        };
+        let (status, answer) = match end {
+            RequestEnd::Unknown { now } => {
+                kept.until = now;
+                return;
+            }
+            RequestEnd::Refused => {
+                self.under_way.remove(&key);
+                return;
+            }
+            RequestEnd::Answered { status, answer } => (status, answer),
+        };
+        let Ok(execution_id) = ExecutionId::new(work_id.get()) else {
+            return;
+        };
+        let answered = Answered {
+            body_sha256: kept.body_sha256,
+            status,
+            answer: Json::from(answer),
+            execution_id,
+            expires_at: kept.expires_at,
+        };
+        self.under_way.remove(&key);
+        let key = (key.tenant_id, key.route, key.key_sha256);
+        self.answered.insert(key, answered);
+    }
+
     pub(super) fn set_vars(&mut self, execution_id: ExecutionId, vars: BTreeMap<Text, Var>) {
         let vars = vars.into_iter();
         self.vars
@@ -318,7 +384,15 @@ impl Shared {
         match what {
             Swept::Cache => sweep(&mut self.cache, |it| it.expires_at, now, limit),
             Swept::Dedup => sweep(&mut self.dedup, |it| it.expires_at, now, limit),
-            Swept::Idempotency => sweep(&mut self.answered, |it| it.expires_at, now, limit),
+            Swept::Idempotency => {
+                let answered = sweep(&mut self.answered, |it| it.expires_at, now, limit);
+                let rest = u64::from(limit.get()).saturating_sub(answered);
+                let Some(rest) = i64::try_from(rest).ok().filter(|rest| *rest > 0) else {
+                    return answered;
+                };
+                let rest = PageLimit::clamped(rest);
+                answered + sweep(&mut self.under_way, |it| it.expires_at, now, rest)
+            }
             Swept::Broadcasts => sweep(&mut self.broadcasts, |it| it.expires_at, now, limit),
             // Results are beside the logs, and there are no files.
             Swept::Results | Swept::Blobs => 0,

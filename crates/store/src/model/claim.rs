@@ -97,7 +97,7 @@ pub struct Answered {
     pub status: u16,
     /// What it was answered.
     pub answer: Json,
-    /// The execution that it had its effect on.
+    /// The execution that it had its effect on; of one that was taken first, the id of its work.
     pub execution_id: ExecutionId,
     /// From when on its key may be used for something else.
     pub expires_at: Timestamp,

@@ -19,6 +19,7 @@ mod message;
 mod outbox;
 mod quarantine;
 mod queue;
+mod request;
 mod result;
 mod retention;
 mod runtime;
@@ -63,6 +64,7 @@ pub use outbox::{
 };
 pub use quarantine::{QuarantineFilter, Quarantined};
 pub use queue::{CommandChoice, CommandFilter, CommandPage, MAX_POOLS, PoolCount};
+pub use request::{RequestEnd, RequestKey, RequestTake, Taken};
 pub use result::{
     BLOB_BYTES, MAX_APPEND_RESULT_BYTES, MAX_RESULT_BYTES, NewResult, PutRefused, ResultPut,
     StoredResult,
@@ -93,6 +95,7 @@ pub use wait::{
 pub(crate) use audit::Trails;
 pub(crate) use claim::KeptDedup;
 pub(crate) use log::superfluous;
+pub(crate) use request::UnderWay;
 pub(crate) use signal::oldest;
 pub(crate) use slot::{MAX_GRANTS, grant};
 pub(crate) use var::check_vars;

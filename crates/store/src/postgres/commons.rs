@@ -2,14 +2,15 @@
 
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
-use noetl_types::{Digest, ExecutionId, TenantId, Text, Timestamp};
+use noetl_types::{Digest, EventId, ExecutionId, TenantId, Text, Timestamp};
 
 use super::{PostgresStore, shared};
 use crate::commons::Commons;
 use crate::error::StoreError;
 use crate::model::{
-    Answered, Broadcast, BroadcastFilter, Cached, Errand, ErrandOutcome, MatchKey, OpenWait, Slot,
-    SlotChange, SlotChoice, Swept, Var, VarsRefused, WaitFilter, check_vars,
+    Answered, Broadcast, BroadcastFilter, Cached, Errand, ErrandOutcome, MatchKey, OpenWait,
+    RequestEnd, RequestKey, RequestTake, Slot, SlotChange, SlotChoice, Swept, Taken, Var,
+    VarsRefused, WaitFilter, check_vars,
 };
 use crate::row::{self, swept_table};
 
@@ -81,6 +82,19 @@ impl Commons for PostgresStore {
         now: Timestamp,
     ) -> Result<Option<Answered>, StoreError> {
         shared::answered(&self.pool, (tenant_id, route, key_sha256), now).await
+    }
+
+    async fn take_request(&self, take: RequestTake) -> Result<Taken, StoreError> {
+        shared::take_request(&self.pool, &take).await
+    }
+
+    async fn settle_request(
+        &self,
+        key: RequestKey,
+        work_id: EventId,
+        end: RequestEnd,
+    ) -> Result<(), StoreError> {
+        shared::settle_request(&self.pool, &key, work_id, end).await
     }
 
     async fn set_vars(&self, execution_id: ExecutionId, vars: Vec<Var>) -> Result<(), VarsRefused> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use noetl_types::limits::PageLimit;
-use noetl_types::{Digest, ExecutionId, TenantId, Text, Timestamp};
+use noetl_types::{Digest, EventId, ExecutionId, Json, TenantId, Text, Timestamp};
 
 use super::bind::{failure, read_all};
 use super::block::Shape;
@@ -13,11 +13,13 @@ use super::query::{Param, insert, lock_name, params, rows, select};
 use crate::error::StoreError;
 use crate::model::{
     Answered, Broadcast, BroadcastFilter, Cached, Errand, ErrandOutcome, MAX_GRANTS, MatchKey,
-    OpenWait, Slot, SlotChoice, Swept, Var, WaitChoice, WaitFilter, grant, oldest,
+    OpenWait, RequestEnd, RequestKey, RequestTake, Slot, SlotChoice, Swept, Taken, Var, WaitChoice,
+    WaitFilter, grant, oldest,
 };
 use crate::row::{
-    self, ANSWERED, Act, BROADCAST, CACHE, ERRAND, SLOT, SLOT_ID, SharedRow, ToCell as _, VAR,
-    WAIT, broadcast_row, slot_id_row, swept_table, var_row,
+    self, ANSWERED, Act, BROADCAST, CACHE, ERRAND, SLOT, SLOT_ID, SharedRow, TAKE_REQUEST,
+    ToCell as _, VAR, WAIT, broadcast_row, request_row, slot_id_row, swept_table, under_way,
+    var_row,
 };
 
 /// Behind a place among the waits.
@@ -127,9 +129,36 @@ static SELECT_CACHED: LazyLock<String> = LazyLock::new(|| {
 
 static SELECT_ANSWERED: LazyLock<String> = LazyLock::new(|| {
     let by_key = "WHERE tenant_id = $1 AND route = $2 AND key_sha256 = $3
-        AND expires_at > $4::timestamptz";
+        AND expires_at > $4::timestamptz AND status >= 0";
     select(&ANSWERED, by_key)
 });
+
+static TAKE: LazyLock<String> = LazyLock::new(|| {
+    let take = TAKE_REQUEST.replace("{now}", "$9::timestamptz");
+    insert(&ANSWERED, &take.replace("{micros}", "$10::bigint"))
+});
+
+static SELECT_REQUEST: LazyLock<String> = LazyLock::new(|| {
+    select(
+        &ANSWERED,
+        "WHERE tenant_id = $1 AND route = $2 AND key_sha256 = $3",
+    )
+});
+
+const ANSWER_REQUEST: &str = "UPDATE idempotency SET status = $5, answer = $6::text::json
+    WHERE tenant_id = $1 AND route = $2 AND key_sha256 = $3 AND execution_id = $4 AND status < 0
+    RETURNING 1";
+
+const FREE_REQUEST: &str = "DELETE FROM idempotency
+    WHERE tenant_id = $1 AND route = $2 AND key_sha256 = $3 AND execution_id = $4 AND status < 0
+    RETURNING 1";
+
+const LEAVE_REQUEST: &str = "UPDATE idempotency SET status = $5
+    WHERE tenant_id = $1 AND route = $2 AND key_sha256 = $3 AND execution_id = $4 AND status < 0
+    RETURNING 1";
+
+/// How often a request is looked for that is let go of at the same moment.
+const LOOKS: usize = 5;
 
 static VARS: LazyLock<Shape> = LazyLock::new(|| Shape::new(&[VAR.columns]));
 
@@ -348,6 +377,53 @@ pub(super) async fn answered(
     ];
     let rows = client.rows(&SELECT_ANSWERED, &params(&cells)).await?;
     Ok(read_all(&rows, row::answered)?.into_iter().next())
+}
+
+pub(super) async fn take_request(pool: &Pool, take: &RequestTake) -> Result<Taken, StoreError> {
+    let mut client = pool.get().await?;
+    let mut row = request_row(take);
+    let key = row.get(..3).unwrap_or_default().to_vec();
+    row.extend([take.now.to_cell(), take.now.as_micros().to_cell()]);
+    for _ in 0..LOOKS {
+        let yours = client.rows(&TAKE, &params(&row)).await?;
+        if let Some(work_id) = read_all(&yours, row::work_id)?.into_iter().next() {
+            return Ok(Taken::Yours(work_id));
+        }
+        let kept = client.rows(&SELECT_REQUEST, &params(&key)).await?;
+        let kept = read_all(&kept, |cells| row::taken(cells, take.body_sha256))?;
+        if let Some(taken) = kept.into_iter().next() {
+            return Ok(taken);
+        }
+    }
+    Err(StoreError::retry("a request is let go of again and again"))
+}
+
+pub(super) async fn settle_request(
+    pool: &Pool,
+    key: &RequestKey,
+    work_id: EventId,
+    end: RequestEnd,
+) -> Result<(), StoreError> {
+    let mut cells = vec![
+        key.tenant_id.to_cell(),
+        key.route.to_cell(),
+        key.key_sha256.to_cell(),
+        work_id.to_cell(),
+    ];
+    let sql = match end {
+        RequestEnd::Answered { status, answer } => {
+            cells.extend([status.to_cell(), Json::from(answer).to_cell()]);
+            ANSWER_REQUEST
+        }
+        RequestEnd::Refused => FREE_REQUEST,
+        RequestEnd::Unknown { now } => {
+            cells.push(under_way(now).to_cell());
+            LEAVE_REQUEST
+        }
+    };
+    let mut client = pool.get().await?;
+    client.rows(sql, &params(&cells)).await?;
+    Ok(())
 }
 
 pub(super) async fn set_vars(

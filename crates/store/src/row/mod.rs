@@ -31,8 +31,9 @@ pub(crate) use outlets::{
 };
 pub(crate) use result::{KeptResult, RESULT, STORED_RESULT, result, stored_result_row};
 pub(crate) use shared::{
-    ANSWERED, BROADCAST, CACHE, DEDUP, ERRAND, SLOT, SLOT_ID, VAR, WAIT, answered, broadcast,
-    broadcast_row, cached, errand, kept_dedup, slot, slot_id_row, swept_table, var, var_row, wait,
+    ANSWERED, BROADCAST, CACHE, DEDUP, ERRAND, SLOT, SLOT_ID, TAKE_REQUEST, VAR, WAIT, answered,
+    broadcast, broadcast_row, cached, errand, kept_dedup, request_row, slot, slot_id_row,
+    swept_table, taken, under_way, var, var_row, wait, work_id,
 };
 pub(crate) use table::{Cells, Corrupt, Reader, Table};
 pub(crate) use tables::{

@@ -1,14 +1,14 @@
 //! The tables that are about more than one execution, column by column.
 
-use noetl_types::{ExecutionId, Json, StepName, TenantId, Text};
+use noetl_types::{EventId, ExecutionId, Json, StepName, TenantId, Text, Timestamp};
 
 use super::cell::{Cell, CellProblem, FromCell, ToCell};
 use super::result::STORED_RESULT;
 use super::table::{Cells, Corrupt, Kind, Reader, Table};
 use crate::model::{
     Answered, Awaited, Broadcast, CachePut, Cached, CachedResult, DedupClaim, Errand, ErrandChange,
-    IdempotencyClaim, KeptDedup, MatchKey, OpenWait, Slot, SlotHolder, SlotId, SlotState, Swept,
-    Var, WaitPlace,
+    IdempotencyClaim, KeptDedup, MatchKey, OpenWait, RequestTake, Slot, SlotHolder, SlotId,
+    SlotState, Swept, Taken, Var, WaitPlace,
 };
 use crate::seal::Sealed;
 
@@ -401,6 +401,69 @@ pub(crate) fn answered(cells: Cells) -> Result<Answered, Corrupt> {
         execution_id: row.take()?,
         expires_at: row.take()?,
     })
+}
+
+/// Takes a request apart that is worked on. Its status is below zero and tells until when.
+pub(crate) fn request_row(take: &RequestTake) -> Vec<Cell> {
+    cells![
+        take.key.tenant_id,
+        take.key.route,
+        take.key.key_sha256,
+        take.body_sha256,
+        under_way(take.until),
+        Json::Null,
+        take.work_id,
+        take.expires_at,
+    ]
+}
+
+/// The status of a request that is worked on until a time.
+pub(crate) fn under_way(until: Timestamp) -> i64 {
+    -until.as_micros().max(1)
+}
+
+/// What a request does to one under the same key that is there: it takes the place of one that is
+/// over, and goes on with the same one where nobody is at it any more. It stands
+/// behind the insertion in both databases; `{now}` and `{micros}`
+/// stand for the time, as a time and as a number.
+pub(crate) const TAKE_REQUEST: &str = "ON CONFLICT (tenant_id, route, key_sha256) DO UPDATE SET
+        body_sha256 = excluded.body_sha256,
+        status = excluded.status,
+        answer = excluded.answer,
+        execution_id = CASE WHEN idempotency.expires_at <= {now}
+            THEN excluded.execution_id ELSE idempotency.execution_id END,
+        expires_at = excluded.expires_at
+    WHERE idempotency.expires_at <= {now} OR (
+        idempotency.status < 0 AND -idempotency.status <= {micros}
+        AND idempotency.body_sha256 = excluded.body_sha256
+    )
+    RETURNING execution_id";
+
+/// Under which id a request is worked on.
+pub(crate) static WORK_ID: Table = Table {
+    name: "idempotency",
+    columns: &[("execution_id", Kind::Int)],
+};
+
+/// Puts such an id together.
+pub(crate) fn work_id(cells: Cells) -> Result<EventId, Corrupt> {
+    Reader::new(&WORK_ID, cells).take()
+}
+
+/// What somebody is told who wants to work on a request that is there.
+pub(crate) fn taken(cells: Cells, body_sha256: noetl_types::Digest) -> Result<Taken, Corrupt> {
+    let cells: Vec<Cell> = cells.collect();
+    let status = match cells.get(4) {
+        Some(Cell::Int(status)) => *status,
+        _ => 0,
+    };
+    if cells.get(3) != Some(&body_sha256.to_cell()) {
+        return Ok(Taken::Mismatch);
+    }
+    if status < 0 {
+        return Ok(Taken::UnderWay);
+    }
+    answered(cells.into_iter()).map(|it| Taken::Answered(Box::new(it)))
 }
 
 /// Takes a signal apart.

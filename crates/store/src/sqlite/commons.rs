@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
-use noetl_types::{Digest, ExecutionId, TenantId, Text, Timestamp};
+use noetl_types::{Digest, EventId, ExecutionId, TenantId, Text, Timestamp};
 
 use super::bind::failure;
 use super::writer::Durability;
@@ -10,8 +10,9 @@ use super::{SqliteStore, shared};
 use crate::commons::Commons;
 use crate::error::StoreError;
 use crate::model::{
-    Answered, Broadcast, BroadcastFilter, Cached, Errand, ErrandOutcome, MatchKey, OpenWait, Slot,
-    SlotChange, SlotChoice, Swept, Var, VarsRefused, WaitFilter, check_vars,
+    Answered, Broadcast, BroadcastFilter, Cached, Errand, ErrandOutcome, MatchKey, OpenWait,
+    RequestEnd, RequestKey, RequestTake, Slot, SlotChange, SlotChoice, Swept, Taken, Var,
+    VarsRefused, WaitFilter, check_vars,
 };
 use crate::row::{self, swept_table};
 
@@ -116,6 +117,27 @@ impl Commons for SqliteStore {
         let key = (tenant_id.clone(), route.clone(), key_sha256);
         self.readers
             .run(move |connection| shared::answered(connection, &key, now))
+            .await
+    }
+
+    async fn take_request(&self, take: RequestTake) -> Result<Taken, StoreError> {
+        self.writer
+            .run(Durability::Synced, move |connection| {
+                shared::take_request(connection, &take)
+            })
+            .await
+    }
+
+    async fn settle_request(
+        &self,
+        key: RequestKey,
+        work_id: EventId,
+        end: RequestEnd,
+    ) -> Result<(), StoreError> {
+        self.writer
+            .run(Durability::Synced, move |connection| {
+                shared::settle_request(connection, &key, work_id, &end)
+            })
             .await
     }
 

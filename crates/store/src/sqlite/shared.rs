@@ -4,18 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use noetl_types::limits::PageLimit;
-use noetl_types::{Digest, ExecutionId, TenantId, Text, Timestamp};
+use noetl_types::{Digest, EventId, ExecutionId, Json, TenantId, Text, Timestamp};
 use rusqlite::{Connection, params, params_from_iter};
 
 use super::bind::{all, execute, failure, first, micros, places};
 use crate::error::StoreError;
 use crate::model::{
     Answered, AppendRefused, Broadcast, BroadcastFilter, Cached, Errand, ErrandOutcome, MAX_GRANTS,
-    MatchKey, OpenWait, Slot, SlotChoice, Var, WaitChoice, WaitFilter, grant, oldest,
+    MatchKey, OpenWait, RequestEnd, RequestKey, RequestTake, Slot, SlotChoice, Taken, Var,
+    WaitChoice, WaitFilter, grant, oldest,
 };
 use crate::row::{
-    self, ANSWERED, Act, BROADCAST, CACHE, Cell, DEDUP, ERRAND, Rows, SLOT, SharedRow, Table,
-    ToCell as _, VAR, WAIT, broadcast_row, slot_id_row, var_row,
+    self, ANSWERED, Act, BROADCAST, CACHE, Cell, DEDUP, ERRAND, Rows, SLOT, SharedRow,
+    TAKE_REQUEST, Table, ToCell as _, VAR, WAIT, broadcast_row, request_row, slot_id_row,
+    under_way, var_row,
 };
 
 pub(super) fn select(table: &Table, rest: &str) -> String {
@@ -60,8 +62,26 @@ static SELECT_DEDUP: LazyLock<String> =
 
 static SELECT_ANSWERED: LazyLock<String> = LazyLock::new(|| {
     let by_key = "WHERE tenant_id = ?1 AND route = ?2 AND key_sha256 = ?3 AND expires_at > ?4";
-    select(&ANSWERED, by_key)
+    select(&ANSWERED, &format!("{by_key} AND status >= 0"))
 });
+
+static TAKE: LazyLock<String> = LazyLock::new(|| {
+    let take = TAKE_REQUEST
+        .replace("{now}", "?9")
+        .replace("{micros}", "?9");
+    format!("{} {take}", insert("INSERT", &ANSWERED))
+});
+
+static SELECT_REQUEST: LazyLock<String> = LazyLock::new(|| {
+    select(
+        &ANSWERED,
+        "WHERE tenant_id = ?1 AND route = ?2 AND key_sha256 = ?3",
+    )
+});
+
+/// The condition that a request is worked on under an id.
+const IS_AT_WORK: &str = "WHERE tenant_id = ?1 AND route = ?2 AND key_sha256 = ?3
+    AND execution_id = ?4 AND status < 0";
 
 static SELECT_CACHED: LazyLock<String> = LazyLock::new(|| {
     let by_key = "WHERE tenant_id = ?1 AND scope = ?2 AND key_sha256 = ?3 AND expires_at > ?4";
@@ -344,6 +364,53 @@ pub(super) fn answered(
     let (tenant, route, digest) = (key.0.as_str(), key.1.as_str(), key.2.as_bytes());
     let params = (tenant, route, digest, micros(now));
     first(connection, &SELECT_ANSWERED, params, row::answered)
+}
+
+pub(super) fn take_request(
+    connection: &Connection,
+    take: &RequestTake,
+) -> Result<Taken, StoreError> {
+    let now = Cell::Time(micros(take.now));
+    let row = request_row(take).into_iter().chain([now]);
+    let yours = first(connection, &TAKE, params_from_iter(row), row::work_id)?;
+    if let Some(work_id) = yours {
+        return Ok(Taken::Yours(work_id));
+    }
+    let key = (
+        take.key.tenant_id.as_str(),
+        take.key.route.as_str(),
+        take.key.key_sha256.as_bytes(),
+    );
+    let read = |cells| row::taken(cells, take.body_sha256);
+    let kept = first(connection, &SELECT_REQUEST, key, read)?;
+    kept.ok_or_else(|| StoreError::fatal("a request is neither there nor can it be taken"))
+}
+
+pub(super) fn settle_request(
+    connection: &Connection,
+    key: &RequestKey,
+    work_id: EventId,
+    end: &RequestEnd,
+) -> Result<(), StoreError> {
+    let mut cells = vec![
+        key.tenant_id.to_cell(),
+        key.route.to_cell(),
+        key.key_sha256.to_cell(),
+        work_id.to_cell(),
+    ];
+    let sql = match end {
+        RequestEnd::Answered { status, answer } => {
+            cells.extend([status.to_cell(), Json::from(answer.clone()).to_cell()]);
+            format!("UPDATE idempotency SET status = ?5, answer = ?6 {IS_AT_WORK}")
+        }
+        RequestEnd::Refused => format!("DELETE FROM idempotency {IS_AT_WORK}"),
+        RequestEnd::Unknown { now } => {
+            cells.push(under_way(*now).to_cell());
+            format!("UPDATE idempotency SET status = ?5 {IS_AT_WORK}")
+        }
+    };
+    execute(connection, &sql, params_from_iter(cells)).map_err(failure)?;
+    Ok(())
 }
 
 pub(super) fn set_vars(

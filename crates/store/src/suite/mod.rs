@@ -20,6 +20,7 @@ pub(crate) mod machine;
 pub(crate) mod outbox;
 pub(crate) mod queue;
 pub(crate) mod race;
+pub(crate) mod request;
 pub(crate) mod result;
 pub(crate) mod retention;
 pub(crate) mod slot;
@@ -146,6 +147,9 @@ macro_rules! store_suite {
             claim: a_request_has_its_effect_once,
             claim: racing_requests_have_one_effect,
             claim: a_refused_claim_leaves_no_other,
+            request: a_request_is_worked_on_once_and_answered_alike,
+            request: work_that_nobody_does_any_more_is_taken_over,
+            request: of_racing_requests_one_is_worked_on,
             keep: a_result_is_taken_over_until_it_expires,
             keep: variables_are_set_together,
             keep: sweeps_are_bounded,

@@ -1,5 +1,6 @@
 //! Executions begin, are steered, and are ended.
 
+use axum::response::{IntoResponse as _, Response};
 use noetl_api::execute::{
     ExecuteAnswer, ExecuteBatch, ExecuteBatchAnswer, ExecuteRequest, RerunRequest,
 };
@@ -14,6 +15,7 @@ use crate::http::acting::For;
 use crate::http::answer::Answer;
 use crate::http::body::{JsonBody, JsonBodyOrDefault};
 use crate::http::failure::Failure;
+use crate::http::once;
 use crate::http::params::{ExecutionOf, KeyOf};
 
 /// Starts an execution.
@@ -21,17 +23,22 @@ pub(in crate::http) async fn execute(
     For(app): For,
     key: KeyOf,
     JsonBody(request): JsonBody<ExecuteRequest>,
-) -> Result<Answer<ExecuteAnswer>, Failure> {
+) -> Result<Response, Failure> {
     if request.parent_execution_id.is_none() && !app.identity.may(Scope::ExecRun) {
         let text = "a worker starts runs only under one that it works for: name it by \
             parent_execution_id, or show a token with the scope exec:run";
         return Err(Failure::new(ErrorCode::Forbidden, text));
     }
-    let begun = match key.text() {
-        Some(key) => app.runtime.execute_once(request, key).await?,
-        None => app.runtime.execute(request).await?,
+    let Some(key) = key.text() else {
+        return Ok(Answer(app.runtime.execute(request).await?).into_response());
     };
-    Ok(Answer(begun))
+    let begun = app.runtime.begin_once(request, key).await?;
+    let answer = Answer(begun.answer).into_response();
+    Ok(if begun.is_replay {
+        once::replayed(answer)
+    } else {
+        answer
+    })
 }
 
 /// Ends an execution.

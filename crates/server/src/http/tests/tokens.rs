@@ -57,7 +57,7 @@ pub(super) fn filled(path: &str, fill: impl Fn(&str) -> String) -> String {
     whole + rest
 }
 
-fn with_some_id(path: &str) -> String {
+pub(super) fn with_some_id(path: &str) -> String {
     filled(path, |name| match name {
         "kind" | "name" => "playbook".to_owned(),
         "*path" => "demo/two/versions".to_owned(),
@@ -310,8 +310,8 @@ async fn tokens_are_made_within_bounds() {
             ErrorCode::OutOfRange,
         ),
         (
-            json!({ "name": "x", "scopes": ["worker"], "path_globs": ["a"] }),
-            ErrorCode::NotSupported,
+            json!({ "name": "x", "scopes": ["worker"], "path_globs": ["a b"] }),
+            ErrorCode::Validation,
         ),
         (
             json!({ "name": "x", "scopes": ["worker"], "wings": 2 }),
@@ -542,4 +542,60 @@ fn a_request_without_headers_shows_no_token() {
             .unwrap()
             .is_none()
     );
+}
+
+#[tokio::test]
+async fn a_token_may_be_bound_to_paths() {
+    let house = closed_house().await;
+    let admin = token_of(&house.runtime, "default", &[Scope::Admin]).await;
+    let registering = |path: &str| {
+        let content = format!(
+            "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {{ name: one, path: {path} }}\n\
+             workflow:\n  - {{step: a, tool: {{kind: noop}}}}\n"
+        );
+        json!({ "content": content })
+    };
+    let post = async |token: &str, path: &str, body: Value| {
+        house.call(token, Method::POST, path, body).await
+    };
+    for path in ["etl/one", "other/one"] {
+        let registered = post(&admin, "/api/catalog/register", registering(path)).await;
+        assert!(is_ok(&registered), "{}", registered.text);
+    }
+    let wanted = json!({
+        "name": "bound", "scopes": ["exec:run", "catalog:write"], "path_globs": ["etl/*"],
+    });
+    let made = post(&admin, "/api/tokens", wanted).await;
+    assert!(is_ok(&made), "{}", made.text);
+    let bound = made.text_at("/token");
+    let run = post(&bound, "/api/execute", json!({ "path": "etl/one" })).await;
+    assert!(is_ok(&run), "{}", run.text);
+    let foreign = post(&admin, "/api/execute", json!({ "path": "other/one" })).await;
+    let foreign_run = format!("/api/executions/{}/rerun", foreign.text_at("/execution_id"));
+    for (path, body) in [
+        ("/api/execute", json!({ "path": "other/one" })),
+        (
+            "/api/execute",
+            json!({ "catalog_id": foreign.at("/catalog_id") }),
+        ),
+        (&foreign_run, json!({})),
+        ("/api/catalog/register", registering("other/one")),
+    ] {
+        post(&bound, path, body)
+            .await
+            .is_problem(ErrorCode::Forbidden);
+    }
+    let batch = json!({ "executions": [{ "path": "other/one" }, { "path": "etl/one" }] });
+    let batch = post(&bound, "/api/execute/batch", batch).await;
+    assert_eq!(
+        (batch.at("/started"), batch.at("/failed")),
+        (json!(1), json!(1))
+    );
+    let archived = house.call(
+        &bound,
+        Method::DELETE,
+        "/api/catalog/playbooks/other/one",
+        json!({}),
+    );
+    archived.await.is_problem(ErrorCode::Forbidden);
 }

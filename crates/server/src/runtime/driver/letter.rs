@@ -166,6 +166,11 @@ impl Letter {
         matches!(self.input, Input::Told(_) | Input::Remark(_))
     }
 
+    /// Whether an append that holds it holds nothing else. A start comes first anyway.
+    pub(super) fn stands_alone(&self) -> bool {
+        self.claims.idempotency.is_some() && !matches!(self.input, Input::Start(_))
+    }
+
     /// What is left of it once its fence has fallen: a report is noted as too late, and a lease that
     /// did not run out after all is no news.
     pub(super) fn without_fence(self) -> Option<Self> {

@@ -13,7 +13,7 @@ use noetl_store::{
     TimerChange,
 };
 use noetl_types::{
-    CommandId, ErrorCode, EventId, Json, NewEvent, Text, Timestamp, Version, sha256,
+    CommandId, ErrorCode, EventId, Json, JsonMap, NewEvent, Text, Timestamp, Version, sha256,
 };
 
 use super::beyond::{Beyond, wait_changes};
@@ -180,6 +180,26 @@ struct Decided {
     wants: Vec<SlotWant>,
 }
 
+impl Decided {
+    /// What it may be the first to do. Only now is known how many commands a start issues, which its
+    /// answer tells whenever it is given.
+    fn claims(&self) -> Claims {
+        let mut claims = self.letter.claims.clone();
+        if let Some(claim) = &mut claims.idempotency
+            && let Json::Map(answer) = &claim.answer
+            && answer.contains_key(ISSUED)
+        {
+            let mut answer = JsonMap::clone(answer);
+            answer.insert(ISSUED.into(), Json::from(i64::from(self.issued)));
+            claim.answer = Json::from(answer);
+        }
+        claims
+    }
+}
+
+/// The part of the answer to a start that says how many commands it issued.
+const ISSUED: &str = "commands_generated";
+
 /// What came of an append.
 enum Written {
     Done(Box<Live>),
@@ -206,6 +226,12 @@ impl Batch {
         // Nobody else can have written to an execution that the store does not know.
         let mut is_newest = draft.live.birth.is_some();
         while let Some(letter) = letters.pop_front() {
+            // What may have been done before has an append of its own, so that it fails no others.
+            let is_alone = letter.stands_alone();
+            if is_alone && !draft.decided.is_empty() {
+                letters.push_front(letter);
+                break;
+            }
             if draft.has_begun_by(&letter) {
                 draft.decided.push(Decided {
                     letter,
@@ -248,7 +274,8 @@ impl Batch {
                     draft.take(letter, decision, &mut payloads);
                 }
             }
-            if draft.events.len() >= MANY_EVENTS || bytes >= MANY_BYTES {
+            let is_full = draft.events.len() >= MANY_EVENTS || bytes >= MANY_BYTES;
+            if is_full || is_alone && !draft.decided.is_empty() {
                 break;
             }
         }
@@ -456,10 +483,10 @@ impl Draft {
             }
         };
         let commands = std::mem::take(&mut self.changes).into_vec();
-        let claims = self.decided.iter().map(|decided| &decided.letter.claims);
+        let claims = self.decided.iter().map(Decided::claims);
         let claims = claims.fold(Claims::default(), |found, claims| Claims {
-            dedup: found.dedup.or_else(|| claims.dedup.clone()),
-            idempotency: found.idempotency.or_else(|| claims.idempotency.clone()),
+            dedup: found.dedup.or(claims.dedup),
+            idempotency: found.idempotency.or(claims.idempotency),
         });
         Append {
             execution_id: live.header.execution_id,
