@@ -39,8 +39,8 @@ mod words;
 pub use call::{Call, Outcome};
 pub use noetl_playbook::model::ToolKind;
 pub use settings::{
-    ContainerSettings, ENVIRONMENT_ALLOW_LIST, LARGEST_OUTPUT, PostgresSettings, PythonSettings,
-    Settings, Walls,
+    ContainerSettings, ENVIRONMENT_ALLOW_LIST, LARGEST_OUTPUT, NatsSettings, PostgresSettings,
+    PythonSettings, Settings, Walls,
 };
 pub use tokio_util::sync::CancellationToken;
 pub use toolbox::Toolbox;

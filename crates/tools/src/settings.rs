@@ -4,6 +4,7 @@
 //! hands the outcome in.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -72,7 +73,7 @@ pub struct Settings {
     pub mcp_servers: BTreeMap<String, String>,
     /// The NATS server of tasks that name none. It is the operator's own, so give it to nobody but
     /// the playbooks of the house.
-    pub nats_url: Option<String>,
+    pub nats: Option<NatsSettings>,
 }
 
 impl Default for Settings {
@@ -89,7 +90,7 @@ impl Default for Settings {
             environment: BTreeMap::from([("PATH".to_owned(), FALLBACK_PATH.to_owned())]),
             container: ContainerSettings::default(),
             mcp_servers: BTreeMap::new(),
-            nats_url: None,
+            nats: None,
         }
     }
 }
@@ -116,6 +117,24 @@ impl Settings {
             }
         }
         self
+    }
+}
+
+/// A NATS server of the operator, and who tools are there. No task ever sees any of it.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct NatsSettings {
+    /// `nats://` or `tls://`; of several separated by commas the first.
+    pub url: String,
+    /// A user with a password.
+    pub user: Option<(String, String)>,
+    /// A token.
+    pub token: Option<String>,
+}
+
+/// It may hold a password, so nothing of it is shown.
+impl fmt::Debug for NatsSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NatsSettings").finish_non_exhaustive()
     }
 }
 

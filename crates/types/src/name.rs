@@ -365,6 +365,14 @@ impl PoolName {
         (owner == tenant_id.as_str()).then(|| Self(pool.into()))
     }
 
+    /// Whose queue this is, and the pool that it is of.
+    pub fn owner(&self) -> (TenantId, Self) {
+        match self.0.split_once('.') {
+            Some((owner, pool)) => (TenantId(owner.into()), Self(pool.into())),
+            None => (TenantId::default(), self.clone()),
+        }
+    }
+
     /// Reads the name of a pool, or of a tenant's queue.
     pub fn read_queue(text: &str) -> Result<Self, NameError> {
         match text.split_once('.') {
@@ -481,6 +489,8 @@ mod tests {
         assert_eq!(theirs.of_tenant(&default), None);
         assert_eq!(shared.of_tenant(&default), Some(shared.clone()));
         assert_eq!(shared.of_tenant(&acme), None);
+        assert_eq!(theirs.owner(), (acme, shared.clone()));
+        assert_eq!(shared.owner(), (default, shared.clone()));
         assert_eq!(PoolName::read_queue("acme.shared"), Ok(theirs));
         assert_eq!(PoolName::read_queue("shared"), Ok(shared));
         assert!(PoolName::read_queue("a.b.c").is_err());

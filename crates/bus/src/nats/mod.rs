@@ -17,4 +17,4 @@ pub use fault::NatsError;
 pub use link::{Link, LinkFacts, LinkRefused, LinkSettings};
 pub use listen::Listening;
 pub use publish::{Outgoing, PublishFailed, Stored};
-pub use stream::{StreamFacts, StreamPlan};
+pub use stream::{ConsumerPlan, StreamFacts, StreamPlan};

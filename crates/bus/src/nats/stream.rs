@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use async_nats::jetstream::consumer::DeliverPolicy;
-use async_nats::jetstream::consumer::pull::OrderedConfig;
+use async_nats::jetstream::consumer::pull::{Config as PullConfig, OrderedConfig};
+use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy};
 use async_nats::jetstream::context::GetStreamErrorKind;
 use async_nats::jetstream::stream::{Config, Info, StorageType};
 use async_nats::jetstream::{self, ErrorCode};
@@ -28,6 +28,17 @@ pub struct StreamPlan {
     pub max_age: Duration,
     /// For how long it knows a message by its id.
     pub duplicate_window: Duration,
+}
+
+/// Somebody who takes messages of a stream and says what became of them, known by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConsumerPlan {
+    /// Its name.
+    pub name: &'static str,
+    /// How long it may have a message before others get it.
+    pub ack_wait: Duration,
+    /// How often a message is given out at most.
+    pub max_deliver: i64,
 }
 
 /// A stream as it is.
@@ -93,6 +104,31 @@ impl Link {
         let made = self.jetstream.get_or_create_stream(config).await;
         let made = made.map_err(|error| NatsError::of(&error))?;
         Ok(made.cached_info().clone())
+    }
+
+    /// Makes a consumer of all of a stream where there is none; one that is there is used as it is.
+    /// Whether there is such a stream.
+    pub async fn ensure_consumer(
+        &self,
+        stream: &str,
+        plan: &ConsumerPlan,
+    ) -> Result<bool, NatsError> {
+        let stream = match self.jetstream.get_stream(stream).await {
+            Ok(stream) => stream,
+            Err(error) if is_missing(&error.kind()) => return Ok(false),
+            Err(error) => return Err(NatsError::of(&error)),
+        };
+        let config = PullConfig {
+            durable_name: Some(plan.name.to_owned()),
+            ack_policy: AckPolicy::Explicit,
+            ack_wait: plan.ack_wait,
+            max_deliver: plan.max_deliver,
+            ..PullConfig::default()
+        };
+        let made: Result<Consumer<PullConfig>, _> =
+            stream.get_or_create_consumer(plan.name, config).await;
+        made.map_err(|error| NatsError::of(&error))?;
+        Ok(true)
     }
 
     /// A stream as it is; nothing where there is none.

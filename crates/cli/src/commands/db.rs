@@ -19,7 +19,7 @@ use crate::roles::{self, Opened, Place, StartError};
 
 /// Look at the database, check it, copy it
 ///
-/// A database file has one process at a time: stop its server first.
+/// A server may have a database file meanwhile; only to migrate it, stop its server first.
 #[derive(Debug, Args)]
 pub(crate) struct DbArgs {
     #[command(subcommand)]
@@ -81,7 +81,10 @@ pub(crate) fn run(args: &DbArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
     let place = Place::of(&config)?;
     let threads = roles::threads(&config, THREADS)?;
     threads.block_on(async {
-        let store = open(&place).await?;
+        let store = match &args.verb {
+            Verb::Migrate(_) => open(&place).await?,
+            Verb::Status(_) | Verb::Check(_) | Verb::Backup(_) => open_beside(&place).await?,
+        };
         let shown = place.shown();
         match &args.verb {
             Verb::Status(_) => status(&*store, &shown, io).await,
@@ -101,6 +104,15 @@ async fn open(place: &Place) -> Result<Arc<dyn Store>, Error> {
             holder: beacon.map(|beacon| format!("the server of process {}", beacon.pid)),
         }
         .into()),
+    }
+}
+
+/// Opens it, beside whoever has it where that is a file of another process.
+async fn open_beside(place: &Place) -> Result<Arc<dyn Store>, Error> {
+    match (place.open().await?, place.file()) {
+        (Opened::Store(store), _) => Ok(store),
+        (Opened::Held(_), Some(path)) => Ok(roles::open_to_read(path)?),
+        (Opened::Held(_), None) => open(place).await,
     }
 }
 

@@ -27,7 +27,7 @@ pub(crate) use log::start_logging;
 pub(crate) use orphans::bury;
 pub(crate) use runtime::{open_runtime, reading_runtime};
 pub(crate) use signals::{Signals, stopped};
-pub(crate) use store::{Opened, Place};
+pub(crate) use store::{Opened, Place, open_to_read};
 pub(crate) use threads::{Refused as ThreadsRefused, threads};
 pub(crate) use worker::{OfPlatform, WorkerPlan, toolbox};
 

@@ -120,13 +120,18 @@ impl Place {
         {
             return Ok(Some(Opened::Held(Some(beacon))));
         }
-        let store = SqliteStore::open_to_read(&SqliteOptions::new(path));
-        let store = store.map_err(|source| StartError::File {
-            path: visible(&path.to_string_lossy()),
-            source,
-        })?;
-        Ok(Some(Opened::Store(Arc::new(store))))
+        Ok(Some(Opened::Store(open_to_read(path)?)))
     }
+}
+
+/// Opens a file beside whoever writes it, only to read.
+pub(crate) fn open_to_read(path: &Path) -> Result<Arc<dyn Store>, StartError> {
+    let store = SqliteStore::open_to_read(&SqliteOptions::new(path));
+    let store = store.map_err(|source| StartError::File {
+        path: visible(&path.to_string_lossy()),
+        source,
+    })?;
+    Ok(Arc::new(store))
 }
 
 fn open_file(path: &Path) -> Result<Opened, StartError> {

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use noetl_api::WorkerApi;
 use noetl_tools::egress::{EgressPolicy, EgressRule};
-use noetl_tools::{Settings as ToolSettings, Toolbox};
+use noetl_tools::{NatsSettings, Settings as ToolSettings, Toolbox};
 use noetl_types::{Millis, PoolName, Text, WorkerId};
 use noetl_worker::{Settings, Worker};
 
 use crate::config::table::{
-    COMMAND_LEASE, CONCURRENCY, EGRESS, HEARTBEAT, INTERNAL_TOKEN, NATS_URL, NATS_URL_ALIAS,
-    WORKER_ID,
+    COMMAND_LEASE, CONCURRENCY, EGRESS, HEARTBEAT, INTERNAL_TOKEN, NATS_PASSWORD, NATS_TOKEN,
+    NATS_URL, NATS_URL_ALIAS, NATS_USER, WORKER_ID,
 };
 use crate::config::{Config, ConfigError};
 use crate::io::Env;
@@ -105,7 +105,7 @@ pub(crate) struct OfPlatform {
     /// Where they may connect to in any case: to their server.
     always: Vec<EgressRule>,
     /// The NATS server of tasks that name none.
-    nats_url: Option<String>,
+    nats: Option<NatsSettings>,
 }
 
 impl OfPlatform {
@@ -114,13 +114,16 @@ impl OfPlatform {
         if pool.as_str() != SYSTEM_POOL {
             return Ok(Self::default());
         }
-        let nats_url = match config.get(&NATS_URL)? {
+        let url = match config.get(&NATS_URL)? {
             Some(url) => Some(url),
             None => config.get(&NATS_URL_ALIAS)?,
         };
+        let password = config.get(&NATS_PASSWORD)?.unwrap_or_default();
+        let user = config.get(&NATS_USER)?.map(|user| (user, password));
+        let token = config.get(&NATS_TOKEN)?;
         Ok(Self {
             always: place_of(server),
-            nats_url,
+            nats: url.map(|url| NatsSettings { url, user, token }),
         })
     }
 }
@@ -158,7 +161,7 @@ pub(crate) fn toolbox(
         .map(|(name, value)| (name.to_owned(), value.to_owned()));
     let settings = ToolSettings {
         egress,
-        nats_url: platform.nats_url,
+        nats: platform.nats,
         ..ToolSettings::default()
     };
     let settings = settings.with_environment(variables, &[]);

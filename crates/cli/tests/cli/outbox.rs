@@ -134,6 +134,20 @@ fn a_database_is_looked_at_checked_and_copied() {
     ));
     assert_eq!(copy.code, 0, "{}", copy.shown());
     let (_server, _) = server(&folder);
-    let held = ran(at_home(&folder, &["db", "status"]));
+    // Beside a server all of it works but what changes the tables.
+    for args in [
+        &["db", "status"][..],
+        &["db", "check"],
+        &["db", "backup", "beside.db"],
+    ] {
+        let beside = ran(at_home(&folder, args));
+        assert_eq!(beside.code, 0, "{}", beside.shown());
+    }
+    let copy = ran(at_home(
+        &folder,
+        &["db", "check", "--store", "sqlite:beside.db"],
+    ));
+    assert_eq!(copy.code, 0, "{}", copy.shown());
+    let held = ran(at_home(&folder, &["db", "migrate"]));
     assert_eq!(held.code, 4, "{}", held.shown());
 }

@@ -1,15 +1,18 @@
-//! The playbooks that ship with the platform, on a real NATS server: the outbox is published by workers
-//! that know nothing but the internal API.
+//! The playbooks that ship with the platform, on a real NATS server that wants a password: the outbox is
+//! published, and the stream is followed, by workers that know nothing but the internal API.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_nats::jetstream::Context;
+use async_nats::jetstream::consumer::pull::Config;
+use async_nats::jetstream::consumer::{Consumer, Info};
 use noetl_api::execute::ExecuteRequest;
 use noetl_api::internal::ProjectRequest;
 use noetl_bus::nats::{Link, LinkSettings, StreamPlan};
 use noetl_server::http::{HttpSettings, InternalToken, serve};
-use noetl_server::{Clock as _, Runtime, Settings, SystemClock};
+use noetl_server::{Clock as _, NatsSettings, Runtime, Settings, StreamSettings, SystemClock};
 use noetl_store::postgres::PostgresOptions;
 use noetl_store::{MemoryStore, OutboxFilter, OutboxStatus, PostgresStore, Store};
 use noetl_testkit::nats::Nats;
@@ -22,6 +25,9 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 const TOKEN: &str = "a token that must not leave the worker";
+/// Who the house is at its broker.
+const USER: &str = "house";
+const PASSWORD: &str = "a word that the broker knows";
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(5);
 const MOMENT: Duration = Duration::from_millis(50);
@@ -39,24 +45,51 @@ struct Platform {
     runtime: Runtime,
     link: Link,
     stop: CancellationToken,
-    _nats: Nats,
+    nats: Nats,
+}
+
+/// A broker that lets nobody in but the house.
+fn broker() -> Nats {
+    let lines = format!("authorization {{ user: {USER}, password: \"{PASSWORD}\" }}");
+    Nats::configured(&lines).expect("a NATS server")
+}
+
+fn link_to(nats: &Nats) -> LinkSettings {
+    LinkSettings {
+        url: nats.url().to_owned(),
+        user: Some((USER.to_owned(), PASSWORD.to_owned())),
+        name: "test".to_owned(),
+        ..LinkSettings::default()
+    }
 }
 
 impl Platform {
     async fn open(store: Arc<dyn Store>, publishers: u32, starts_itself: bool) -> Self {
-        let nats = Nats::start().expect("a NATS server");
-        let link = Link::open(LinkSettings {
-            url: nats.url().to_owned(),
-            name: "test".to_owned(),
-            ..LinkSettings::default()
-        });
-        let link = link.await.expect("a link");
+        let nats = broker();
+        let link = Link::open(link_to(&nats)).await.expect("a link");
         link.ensure(&EVENTS).await.expect("the stream");
         let settings = Settings {
             outbox: true,
             platform: starts_itself,
             ..Settings::default()
         };
+        Self::with(store, publishers, settings, (nats, link)).await
+    }
+
+    /// The same with a server whose log is streamed, and read models that follow it.
+    async fn streaming(store: Arc<dyn Store>) -> Self {
+        let nats = broker();
+        let link = Link::open(link_to(&nats)).await.expect("a link");
+        let settings = streaming(&nats);
+        Self::with(store, 2, settings, (nats, link)).await
+    }
+
+    async fn with(
+        store: Arc<dyn Store>,
+        publishers: u32,
+        settings: Settings,
+        (nats, link): (Nats, Link),
+    ) -> Self {
         let clock = Arc::new(SystemClock);
         let runtime = Runtime::open(Arc::clone(&store), clock, settings)
             .await
@@ -70,7 +103,11 @@ impl Platform {
         };
         tokio::spawn(serve(runtime.clone(), listener, http, stop.clone()));
         let tools = ToolSettings {
-            nats_url: Some(nats.url().to_owned()),
+            nats: Some(noetl_tools::NatsSettings {
+                url: nats.url().to_owned(),
+                user: Some((USER.to_owned(), PASSWORD.to_owned())),
+                token: None,
+            }),
             ..ToolSettings::default()
         };
         let pool = PoolName::new("system").unwrap();
@@ -89,12 +126,17 @@ impl Platform {
             runtime,
             link,
             stop,
-            _nats: nats,
+            nats,
         }
     }
 
     /// Puts events of others into the log, and so into the outbox.
     async fn fill(&self, events: u64) {
+        self.fill_from(0, events).await;
+    }
+
+    /// The same from a number on, so that they are other ones.
+    async fn fill_from(&self, start: u64, events: u64) {
         let made = noetl_types::Timestamp::parse("2026-01-05T00:00:00Z").unwrap();
         let first = (made.as_unix_ms() - 1_704_067_200_000) << 22;
         let id = |number: u64| Json::from(first + i64::try_from(number).unwrap());
@@ -106,7 +148,7 @@ impl Platform {
                 ("context", Json::object([("n", Json::from(number))])),
             ])
         };
-        let numbers: Vec<u64> = (0..events).collect();
+        let numbers: Vec<u64> = (start..start + events).collect();
         for part in numbers.chunks(1000) {
             let events = part.iter().map(|number| event(*number)).collect();
             let answer = self
@@ -153,6 +195,22 @@ impl Platform {
     async fn close(self) {
         self.stop.cancel();
         self.runtime.close(PATIENCE).await;
+    }
+}
+
+/// Settings of a server whose log is streamed from its first event on.
+fn streaming(nats: &Nats) -> Settings {
+    Settings {
+        platform: true,
+        nats: Some(NatsSettings {
+            link: link_to(nats),
+            stream: Some(StreamSettings {
+                backfill: true,
+                ..StreamSettings::default()
+            }),
+            ..NatsSettings::default()
+        }),
+        ..Settings::default()
     }
 }
 
@@ -272,6 +330,7 @@ async fn the_outbox_is_published_by_itself_and_the_token_stays_where_it_is() {
         for event in &log {
             let text = serde_json::to_string(&event.record).unwrap();
             assert!(!text.contains(TOKEN), "{text}");
+            assert!(!text.contains(PASSWORD), "{text}");
         }
     }
     // What publishes does not publish itself, or it would never come to rest.
@@ -313,5 +372,84 @@ async fn the_cleanup_runs_and_tells_what_went() {
         "{:?}",
         row.view.error
     );
+    platform.close().await;
+}
+
+/// What the broker knows of who reads the stream for the projector.
+async fn follower(context: &Context) -> Option<Info> {
+    let stream = context.get_stream("noetl_events").await.ok()?;
+    let consumer: Consumer<Config> = stream.get_consumer("noetl_projector").await.ok()?;
+    Some(consumer.cached_info().clone())
+}
+
+/// Waits until the broker says so of who reads the stream.
+async fn until_follower(context: &Context, what: &str, is_so: impl Fn(&Info) -> bool) {
+    let mut last = None;
+    let wait = async {
+        loop {
+            last = follower(context).await;
+            if last.as_ref().is_some_and(&is_so) {
+                return;
+            }
+            tokio::time::sleep(MOMENT).await;
+        }
+    };
+    if tokio::time::timeout(PATIENCE, wait).await.is_err() {
+        panic!("{what}: {last:?}");
+    }
+}
+
+/// The server makes the consumer and starts the projector, which advances what the stream tells of,
+/// acknowledges that, and gives back what cannot be advanced, without any harm to the rest. Two servers
+/// have one projector.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn read_models_follow_the_stream_by_themselves() {
+    let platform = Platform::streaming(Arc::new(MemoryStore::new())).await;
+    let second = Runtime::open(
+        Arc::clone(&platform.store),
+        Arc::new(SystemClock),
+        streaming(&platform.nats),
+    );
+    let second = second.await.unwrap();
+    platform.fill(250).await;
+    let options = async_nats::ConnectOptions::new();
+    let options = options.user_and_password(USER.to_owned(), PASSWORD.to_owned());
+    let client = options.connect(platform.nats.url()).await.unwrap();
+    let context = async_nats::jetstream::new(client);
+    until_follower(&context, "all events are followed", |info| {
+        info.ack_floor.stream_sequence >= 250
+    })
+    .await;
+    // Others say something that is about nothing, and of a run that nobody knows.
+    let say = async |body: &'static str| {
+        let said = context.publish("noetl.events.other", body.into()).await;
+        said.unwrap().await.unwrap().sequence
+    };
+    say("no event").await;
+    let unknown = say(r#"{"execution_id": 4711}"#).await;
+    until_follower(&context, "only the unknown run comes back", |info| {
+        info.delivered.stream_sequence >= unknown
+            && info.ack_floor.stream_sequence == unknown - 1
+            && info.num_ack_pending == 1
+    })
+    .await;
+    platform.fill_from(1_000, 250).await;
+    until_follower(&context, "the rest goes on", |info| {
+        info.delivered.stream_sequence >= unknown + 250
+            && info.num_pending == 0
+            && info.num_ack_pending == 1
+    })
+    .await;
+    let filter = noetl_store::ExecutionFilter {
+        tenant_id: noetl_types::TenantId::default(),
+        status: None,
+        path: Some(PlaybookPath::new("system/projector").unwrap()),
+        parent_execution_id: None,
+        after: None,
+        limit: PageLimit::MAX,
+    };
+    let runs = platform.store.executions(filter).await.unwrap().executions;
+    assert_eq!(runs.len(), 1, "one for both servers: {runs:?}");
+    second.close(PATIENCE).await;
     platform.close().await;
 }

@@ -1,5 +1,6 @@
 //! What a handler has at hand, on behalf of whoever makes the request.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::FromRequestParts;
@@ -23,7 +24,7 @@ pub(super) struct App {
     pub(super) body_timeout: Duration,
     pub(super) max_body: ByteSize,
     /// What is not as safe as it should be, because an operator wanted it so.
-    unsafe_settings: &'static [&'static str],
+    unsafe_settings: Arc<[&'static str]>,
 }
 
 /// The same on behalf of whoever makes the request.
@@ -50,7 +51,7 @@ impl App {
             shutdown,
             body_timeout: Duration::from_millis(settings.body_timeout.as_ms()),
             max_body: settings.max_body,
-            unsafe_settings: settings.unsafe_settings(),
+            unsafe_settings: settings.unsafe_settings().into(),
         }
     }
 
@@ -60,8 +61,8 @@ impl App {
     }
 
     /// What is not as safe as it should be.
-    pub(super) fn unsafe_settings(&self) -> &'static [&'static str] {
-        self.unsafe_settings
+    pub(super) fn unsafe_settings(&self) -> &[&'static str] {
+        &self.unsafe_settings
     }
 }
 

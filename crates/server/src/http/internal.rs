@@ -14,21 +14,35 @@ use noetl_types::{Digest, ErrorCode, sha256};
 
 use super::failure::Failure;
 
+/// Characters of a token that nobody guesses.
+const LONG_ENOUGH: usize = 16;
+
 /// The token of the internal API, as far as it is needed to know it again.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct InternalToken(Digest);
+pub struct InternalToken {
+    digest: Digest,
+    is_short: bool,
+}
 
 impl InternalToken {
     /// The token of a text.
     pub fn new(token: &str) -> Self {
-        Self(sha256(token))
+        Self {
+            digest: sha256(token),
+            is_short: token.chars().count() < LONG_ENOUGH,
+        }
+    }
+
+    /// Whether it is so short that somebody might guess it.
+    pub fn is_short(self) -> bool {
+        self.is_short
     }
 
     /// Whether a text is the token. Digests are compared, whole: neither the length of the token nor
     /// the place of a difference shows.
     fn is(self, guess: &str) -> bool {
         let guess = sha256(guess);
-        let pairs = self.0.as_bytes().iter().zip(guess.as_bytes());
+        let pairs = self.digest.as_bytes().iter().zip(guess.as_bytes());
         black_box(pairs.fold(0, |differences, (own, other)| differences | (own ^ other))) == 0
     }
 }

@@ -37,12 +37,15 @@ pub struct HttpSettings {
 
 impl HttpSettings {
     /// The settings that make a server less safe than it should be.
-    pub(super) fn unsafe_settings(&self) -> &'static [&'static str] {
+    pub fn unsafe_settings(&self) -> Vec<&'static str> {
+        let mut found = Vec::new();
         if self.unsafe_plaintext {
-            &["NOETL_UNSAFE_PLAINTEXT"]
-        } else {
-            &[]
+            found.push("NOETL_UNSAFE_PLAINTEXT");
         }
+        if self.internal_token.is_some_and(InternalToken::is_short) {
+            found.push("NOETL_INTERNAL_API_TOKEN is shorter than 16 characters");
+        }
+        found
     }
 }
 

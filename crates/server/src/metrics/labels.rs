@@ -120,6 +120,10 @@ pub(super) struct StatusLabels {
     pub(super) status: &'static str,
 }
 
+/// For what is there once, or not at all.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct NoLabels {}
+
 /// Why something was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct CodeLabels {

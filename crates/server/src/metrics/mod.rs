@@ -7,6 +7,7 @@
 mod gauges;
 mod labels;
 mod platform;
+mod stream;
 
 use std::fmt;
 use std::time::Duration;
@@ -23,6 +24,7 @@ pub(crate) use gauges::Gauges;
 use labels::{DedupLabels, ExecuteLabels, HttpLabels, WriteLabels};
 pub(crate) use labels::{Entry, EventLabels, Outcome};
 use platform::Platform;
+use stream::Stream;
 
 /// What an answer to a scrape is.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -48,6 +50,7 @@ pub(crate) struct Metrics {
     write_seconds: Family<WriteLabels, Histogram>,
     gauges: Gauges,
     platform: Platform,
+    stream: Stream,
 }
 
 impl fmt::Debug for Metrics {
@@ -69,6 +72,7 @@ impl Default for Metrics {
         let mut metrics = Self {
             gauges: Gauges::registered(&mut registry),
             platform: Platform::registered(&mut registry),
+            stream: Stream::registered(&mut registry),
             registry,
             events: Family::default(),
             append_seconds: seconds(),
@@ -134,6 +138,11 @@ impl Metrics {
     /// What the platform does for itself.
     pub(crate) const fn platform(&self) -> &Platform {
         &self.platform
+    }
+
+    /// How the log goes out.
+    pub(crate) const fn stream(&self) -> &Stream {
+        &self.stream
     }
 
     /// Events were appended.

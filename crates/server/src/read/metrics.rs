@@ -20,6 +20,11 @@ impl Runtime {
         if let Some(until) = self.store().months_until().await? {
             platform.room(until.since(now));
         }
+        let stream = self.metrics().stream();
+        stream.stands(&self.stream_status().await?);
+        if let Some(is_reached) = self.reaches_nats() {
+            stream.reaches_nats(is_reached);
+        }
         self.metrics().text().map_err(|error| {
             tracing::error!(%error, "what is counted cannot be written");
             RuntimeError::refused(ErrorCode::Internal, "nothing can be told")

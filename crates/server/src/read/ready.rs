@@ -20,6 +20,11 @@ impl Runtime {
             Err("the lease of the machine id has run out".into())
         };
         let mut ready = Ready::of([("store", store), ("machine_id", machine_id)]);
+        // What was looked at and is no worry is well.
+        ready = ready.and("partitions", Health::Ok, Ok(()));
+        if self.settings().outbox {
+            ready = ready.and("outbox", Health::Ok, Ok(()));
+        }
         for worry in self.worries() {
             ready = ready.and(worry.what, worry.health, Err(worry.reason));
         }

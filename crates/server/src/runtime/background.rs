@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 use super::driver::{Letter, timer_of};
 use super::error::{RuntimeError, causes};
-use super::messaging::Notice;
+use super::messaging::{HEARD, Notice};
 use super::{Core, ids};
 
 /// How often what was kept for a while is looked through.
@@ -53,8 +53,11 @@ impl Core {
         let core = Arc::clone(self);
         self.tasks
             .spawn(async move { core.repeat_for_ever().await });
-        let core = Arc::clone(self);
-        self.tasks.spawn(async move { core.hear_for_ever().await });
+        for subjects in HEARD {
+            let core = Arc::clone(self);
+            self.tasks
+                .spawn(async move { core.hear_for_ever(subjects).await });
+        }
         if self
             .messaging
             .as_ref()

@@ -307,6 +307,12 @@ impl Runtime {
         self.core.ids.is_usable(self.now())
     }
 
+    /// Whether the NATS server is reached, where there is one.
+    pub(crate) fn reaches_nats(&self) -> Option<bool> {
+        let messaging = self.core.messaging.as_ref()?;
+        Some(messaging.link().facts().is_connected)
+    }
+
     /// What is wrong with the way to other processes, where there is one.
     pub(crate) fn messaging_trouble(&self) -> Option<Result<(), Text>> {
         let messaging = self.core.messaging.as_ref()?;

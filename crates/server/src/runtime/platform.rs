@@ -1,21 +1,26 @@
 //! What the platform runs for itself: playbooks that ship with it, on workers of pool `system`.
 //!
-//! Every server looks, and none relies on another: who starts a run looks for an open one first, and a
-//! firing of the daily cleanup has a key under which there is no second run.
+//! Every server looks, and none relies on another: who starts a run looks for an open one first, and
+//! names the run that it comes after, or the firing of the day, as a key under which there is no second
+//! run.
 
 use std::time::Duration;
 
 use noetl_api::catalog::RegisterRequest;
 use noetl_api::execute::{Dedup, ExecuteRequest};
-use noetl_store::ExecutionFilter;
+use noetl_bus::nats::ConsumerPlan;
+use noetl_store::{Execution, ExecutionFilter};
 use noetl_types::limits::PageLimit;
 use noetl_types::{ErrorCode, ExecutionStatus, Json, PlaybookPath, TenantId, Timestamp};
 
 use super::Runtime;
 use super::error::RuntimeError;
+use super::stream::STREAM;
 
 /// Publishes the outbox.
 pub(super) const PUBLISHER: &str = "system/outbox_publisher";
+/// Lets read models follow the stream.
+const PROJECTOR: &str = "system/projector";
 /// Drops what is old.
 const CLEANUP: &str = "system/scheduled_cleanup";
 
@@ -30,6 +35,17 @@ const SHIPPED: [&str; 3] = [
 const LOOK: Duration = Duration::from_secs(1);
 /// How long to wait after something went wrong.
 const BREATH: Duration = Duration::from_secs(5);
+
+/// Who reads the stream for the projector. What fails is given out again for some minutes, and is then
+/// left: the server has told of it each time, and a run that is gone for good would come back for ever.
+const FOLLOWER: ConsumerPlan = ConsumerPlan {
+    name: "noetl_projector",
+    ack_wait: Duration::from_mins(1),
+    max_deliver: 20,
+};
+
+/// For how long a run has one successor, however many servers look.
+const SUCCESSION_SECS: i64 = 3600;
 
 /// When the daily cleanup is due: 03:17 UTC, in milliseconds of the day.
 const CLEANUP_AT_MS: i64 = (3 * 60 + 17) * 60_000;
@@ -80,8 +96,17 @@ impl Runtime {
             && self.store().outbox_pending(self.now()).await? > 0
             && !self.is_running(PUBLISHER).await?
         {
-            self.launch_shipped(PUBLISHER, None, None).await?;
+            self.launch_next(PUBLISHER).await?;
         }
+        // A run of it waits for messages some minutes long, so that there is one all the time.
+        if self.core.has_stream() && !self.is_running(PROJECTOR).await? && self.can_follow().await?
+        {
+            self.launch_next(PROJECTOR).await?;
+        }
+        self.fire_cleanup(fired).await
+    }
+
+    async fn fire_cleanup(&self, fired: &mut Option<i64>) -> Result<(), RuntimeError> {
         let Some(due) = cleanup_due(self.now()).filter(|due| *fired != Some(*due)) else {
             return Ok(());
         };
@@ -99,21 +124,59 @@ impl Runtime {
         Ok(())
     }
 
+    /// Whether the stream is there for read models to follow. Who reads it is made where missing.
+    async fn can_follow(&self) -> Result<bool, RuntimeError> {
+        let Some(messaging) = &self.core.messaging else {
+            return Ok(false);
+        };
+        let made = messaging.link().ensure_consumer(STREAM, &FOLLOWER).await;
+        made.map_err(|error| RuntimeError::refused(ErrorCode::Upstream, error.to_string()))
+    }
+
     async fn is_running(&self, path: &str) -> Result<bool, RuntimeError> {
-        for status in [ExecutionStatus::Pending, ExecutionStatus::Running] {
-            let filter = ExecutionFilter {
-                tenant_id: TenantId::default(),
-                status: Some(status),
-                path: Some(shipped(path)?),
-                parent_execution_id: None,
-                after: None,
-                limit: PageLimit::MIN,
-            };
-            if !self.store().executions(filter).await?.executions.is_empty() {
+        for status in [ExecutionStatus::Running, ExecutionStatus::Pending] {
+            if self.newest(path, Some(status)).await?.is_some() {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// The newest run of a playbook that ships with the platform.
+    async fn newest(
+        &self,
+        path: &str,
+        status: Option<ExecutionStatus>,
+    ) -> Result<Option<Execution>, RuntimeError> {
+        let filter = ExecutionFilter {
+            tenant_id: TenantId::default(),
+            status,
+            path: Some(shipped(path)?),
+            parent_execution_id: None,
+            after: None,
+            limit: PageLimit::MIN,
+        };
+        let page = self.store().executions(filter).await?;
+        Ok(page.executions.into_iter().next())
+    }
+
+    /// Starts the run that comes after the newest one. Of all servers that look at the same time one
+    /// does: they name the same run before it. After one that failed there is a breath.
+    async fn launch_next(&self, path: &str) -> Result<(), RuntimeError> {
+        let before = self.newest(path, None).await?;
+        if let Some(before) = &before
+            && before.view.status == ExecutionStatus::Failed
+            && let Some(ended_at) = before.view.ended_at
+            && Duration::from(self.now().since(ended_at)) < BREATH
+        {
+            return Ok(());
+        }
+        let before = before.map_or(0, |before| before.execution_id.get());
+        let key = Dedup {
+            key: format!("{path}:{before}").into(),
+            window_secs: Some(SUCCESSION_SECS),
+        };
+        self.launch_shipped(path, None, Some(key)).await
     }
 
     async fn launch_shipped(
@@ -148,7 +211,92 @@ fn cleanup_due(now: Timestamp) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use noetl_api::execution::CancelRequest;
+    use noetl_store::{MemoryStore, Store};
+
     use super::*;
+    use crate::clock::Clock;
+    use crate::runtime::Settings;
+
+    /// A clock that stands where it is put.
+    struct Stopped(Timestamp);
+
+    impl Clock for Stopped {
+        fn now(&self) -> Timestamp {
+            self.0
+        }
+    }
+
+    /// Servers on one store, each with the playbooks of the platform.
+    async fn servers(count: usize, now: &str) -> (Arc<dyn Store>, Vec<Runtime>) {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let mut servers = Vec::new();
+        for _ in 0..count {
+            let clock = Arc::new(Stopped(Timestamp::parse(now).unwrap()));
+            let opened = Runtime::open(Arc::clone(&store), clock, Settings::default());
+            servers.push(opened.await.unwrap());
+        }
+        servers[0].register_shipped().await.unwrap();
+        (store, servers)
+    }
+
+    async fn runs(runtime: &Runtime, path: &str) -> Vec<Execution> {
+        let filter = ExecutionFilter {
+            tenant_id: TenantId::default(),
+            status: None,
+            path: Some(shipped(path).unwrap()),
+            parent_execution_id: None,
+            after: None,
+            limit: PageLimit::MAX,
+        };
+        runtime.store().executions(filter).await.unwrap().executions
+    }
+
+    async fn cancel(runtime: &Runtime, run: &Execution) {
+        let request = CancelRequest::default();
+        let cancelled = runtime.cancel(run.execution_id, None, request);
+        cancelled.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn servers_that_look_at_once_start_a_run_once() {
+        let (_store, servers) = servers(3, "2026-11-05T12:00:00Z").await;
+        for round in 1..=3 {
+            let (first, second, third) = tokio::join!(
+                servers[0].launch_next(PROJECTOR),
+                servers[1].launch_next(PROJECTOR),
+                servers[2].launch_next(PROJECTOR),
+            );
+            first.and(second).and(third).unwrap();
+            let runs = runs(&servers[0], PROJECTOR).await;
+            assert_eq!(runs.len(), round);
+            assert!(servers[0].is_running(PROJECTOR).await.unwrap());
+            // The next one comes after it.
+            cancel(&servers[0], &runs[0]).await;
+            assert!(!servers[1].is_running(PROJECTOR).await.unwrap());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_day_has_one_cleanup_however_many_servers_look_and_whenever() {
+        let (_store, servers) = servers(3, "2026-11-05T03:17:30Z").await;
+        let (mut one, mut two) = (None, None);
+        let (first, second) = tokio::join!(
+            servers[0].look_after_platform(&mut one),
+            servers[1].look_after_platform(&mut two),
+        );
+        first.and(second).unwrap();
+        let found = runs(&servers[0], CLEANUP).await;
+        assert_eq!(found.len(), 1);
+        // It is over when the last server looks, and when the first one begins anew.
+        cancel(&servers[0], &found[0]).await;
+        for server in [&servers[2], &servers[0]] {
+            server.look_after_platform(&mut None).await.unwrap();
+        }
+        assert_eq!(runs(&servers[0], CLEANUP).await.len(), 1);
+    }
 
     #[test]
     fn the_cleanup_is_due_once_a_day_at_the_same_time() {

@@ -4,6 +4,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use noetl_api::health::Health;
+use noetl_store::{OutboxFilter, OutboxStatus};
+use noetl_types::limits::PageLimit;
 use noetl_types::{Millis, Text, Timestamp};
 
 use super::Core;
@@ -17,6 +19,9 @@ const LITTLE_ROOM: Millis = Millis::from_days(14);
 
 /// An event that waits to be published for longer than this is one too.
 const LONG_WAIT: Millis = Millis::from_minutes(10);
+
+/// Pages of dead rows that a look reads: those that were given up come first.
+const MOST_PAGES: usize = 10;
 
 /// What is not as it should be, as of the last look: so that whoever asks costs the store nothing.
 #[derive(Debug, Default)]
@@ -62,20 +67,7 @@ impl Core {
 
     async fn room(&self, now: Timestamp) -> Option<Worry> {
         let until = self.store.months_until().await.ok()??;
-        let left = until.since(now);
-        if left >= LITTLE_ROOM {
-            return None;
-        }
-        let days = left.as_ms() / Millis::from_days(1).as_ms();
-        Some(Worry {
-            what: "partitions",
-            health: if left == Millis::ZERO {
-                Health::Failed
-            } else {
-                Health::Degraded
-            },
-            reason: format!("the log has room for {days} days").into(),
-        })
+        little_room(until.since(now))
     }
 
     async fn unpublished(&self, now: Timestamp) -> Option<Worry> {
@@ -83,6 +75,13 @@ impl Core {
             return None;
         }
         let facts = self.store.outbox_facts().await.ok()?;
+        if facts.rows.contains_key(&OutboxStatus::Dead) && self.has_dead_rows().await? {
+            return Some(Worry {
+                what: "outbox",
+                health: Health::Degraded,
+                reason: "rows failed too often and wait for an operator: noetl outbox dead".into(),
+            });
+        }
         let waits = now.since(facts.oldest_unpublished?);
         (waits > LONG_WAIT).then(|| Worry {
             what: "outbox",
@@ -93,5 +92,106 @@ impl Core {
             )
             .into(),
         })
+    }
+
+    /// Whether there are dead rows that nobody has given up yet.
+    async fn has_dead_rows(&self) -> Option<bool> {
+        let mut filter = OutboxFilter {
+            status: Some(OutboxStatus::Dead),
+            after: None,
+            limit: PageLimit::MAX,
+        };
+        for _ in 0..MOST_PAGES {
+            let rows = self.store.outbox(filter.clone()).await.ok()?;
+            if rows.iter().any(|row| row.discarded_at.is_none()) {
+                return Some(true);
+            }
+            filter.after = match rows.last() {
+                Some(last) => Some(last.outbox_id),
+                None => return Some(false),
+            };
+        }
+        Some(false)
+    }
+}
+
+fn little_room(left: Millis) -> Option<Worry> {
+    if left >= LITTLE_ROOM {
+        return None;
+    }
+    let days = left.as_ms() / Millis::from_days(1).as_ms();
+    Some(Worry {
+        what: "partitions",
+        health: if left == Millis::ZERO {
+            Health::Failed
+        } else {
+            Health::Degraded
+        },
+        reason: format!("the log has room for {days} days").into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use noetl_api::internal::{MarkFailedRequest, OutboxClaimRequest, OutboxIds, ProjectRequest};
+    use noetl_store::MemoryStore;
+    use noetl_types::Json;
+
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::runtime::{Runtime, Settings};
+
+    #[test]
+    fn little_room_worries_and_none_stops() {
+        let health = |left: Millis| little_room(left).map(|worry| worry.health);
+        assert_eq!(health(Millis::from_days(14)), None);
+        let almost = Millis::from_ms(Millis::from_days(14).as_ms() - 1);
+        assert_eq!(health(almost), Some(Health::Degraded));
+        assert_eq!(health(Millis::ZERO), Some(Health::Failed));
+        let worry = little_room(almost).unwrap();
+        assert_eq!(worry.reason, "the log has room for 13 days");
+    }
+
+    #[tokio::test]
+    async fn dead_rows_worry_until_somebody_gives_them_up() {
+        let settings = Settings {
+            outbox: true,
+            outbox_max_attempts: 1,
+            ..Settings::default()
+        };
+        let store = Arc::new(MemoryStore::new());
+        let runtime = Runtime::open(store, Arc::new(SystemClock), settings)
+            .await
+            .unwrap();
+        let event = Json::object([
+            ("execution_id", Json::from(7)),
+            ("event_id", Json::from(8)),
+            ("event_type", Json::from("step.enter")),
+        ]);
+        let events = vec![event];
+        let copied = runtime.project(ProjectRequest { events }).await.unwrap();
+        assert_eq!(copied.projected, 1, "{copied:?}");
+        let worry = async || runtime.core.unpublished(runtime.now()).await;
+        assert!(worry().await.is_none());
+        let claimed = runtime.claim_outbox(OutboxClaimRequest::default());
+        let row = claimed.await.unwrap().rows.remove(0);
+        let failed = MarkFailedRequest {
+            outbox_id: row.outbox_id,
+            error: "no route".into(),
+            attempts: None,
+            max_delay_seconds: None,
+        };
+        assert!(runtime.mark_outbox_failed(failed).await.unwrap().marked);
+        let told = worry().await.unwrap();
+        assert_eq!((told.what, told.health), ("outbox", Health::Degraded));
+        assert!(told.reason.contains("noetl outbox dead"), "{told:?}");
+        let outbox_ids = vec![row.outbox_id];
+        runtime
+            .discard_outbox(OutboxIds { outbox_ids })
+            .await
+            .unwrap();
+        assert!(worry().await.is_none());
     }
 }

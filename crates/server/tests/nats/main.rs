@@ -8,6 +8,7 @@
 )]
 
 mod house;
+mod inbox;
 mod outside;
 mod stream;
 mod wake;

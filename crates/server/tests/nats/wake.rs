@@ -5,9 +5,9 @@ use async_nats::jetstream::consumer::pull::Config;
 use futures_util::StreamExt as _;
 use noetl_api::classic::{ClaimRequest, EventPost};
 use noetl_api::command::ReportRequest;
-use noetl_server::{Runtime, RuntimeError, Settings};
+use noetl_server::{Behalf, Runtime, RuntimeError, Settings};
 use noetl_testkit::nats::Nats;
-use noetl_types::{ErrorCode, EventId, WorkerId};
+use noetl_types::{ErrorCode, EventId, TenantId, WorkerId};
 use serde_json::{Value, json};
 
 use crate::house::{House, LONG, completed, done, lease, settings_of, start, told_only, until};
@@ -148,4 +148,46 @@ async fn what_was_issued_while_nats_was_away_is_told_later() {
     let mut messages = consumer.messages().await.unwrap();
     let heard = next(&mut messages).await;
     assert_eq!(heard["execution_id"], run.get());
+}
+
+/// What one tenant's commands are told of is told in its own place, again and again, and wakes workers
+/// of that tenant elsewhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_of_every_tenant_are_told() {
+    let mut nats = Nats::start().unwrap();
+    let house = House::new().await;
+    let acme = TenantId::new("acme").unwrap();
+    house.register_for(&acme, 2).await;
+    let of_acme = |runtime: &Runtime| {
+        runtime.on_behalf_of(Behalf {
+            tenant_id: acme.clone(),
+            ..Behalf::default()
+        })
+    };
+    let here = of_acme(&house.server(told_only(&nats)).await);
+    let there = of_acme(&house.server(told_only(&nats)).await);
+    // The first look finds what lies in the store; the second one can only be woken.
+    assert_eq!(there.lease(lease(0)).await.unwrap().commands, []);
+    let waiting = tokio::spawn({
+        let there = there.clone();
+        async move { there.lease(lease(30_000)).await.unwrap().commands }
+    });
+    let run = start(&here).await;
+    let commands = waiting.await.unwrap();
+    assert_eq!(commands.len(), 1);
+    assert_eq!(commands[0].execution_id, run);
+    // One that is issued while nobody hears it is told later.
+    nats.kill().unwrap();
+    let run = start(&here).await;
+    nats.restart().unwrap();
+    let consumer = consumer(&nats, "noetl.t.acme.commands.shared.>").await;
+    let mut messages = consumer.messages().await.unwrap();
+    loop {
+        let heard = next(&mut messages).await;
+        assert_eq!(heard["execution_pool"], "shared");
+        assert_eq!(heard["tenant_id"], "acme");
+        if heard["execution_id"] == run.get() {
+            return;
+        }
+    }
 }

@@ -7,6 +7,7 @@
 mod append;
 mod bind;
 mod block;
+mod cluster;
 mod commons;
 mod credentials;
 mod function;

@@ -9,6 +9,7 @@ use noetl_types::{FeedPosition, Text, Timestamp};
 use tokio_postgres::{Client, Transaction};
 
 use super::bind::{failure, read_all};
+use super::cluster;
 use super::pool::Pool;
 use super::query::{Param, insert, params, rows, select};
 use crate::error::StoreError;
@@ -397,8 +398,9 @@ const NEWEST_TX: &str =
 const NEWEST_TX_BEHIND: &str = "SELECT tx::text::bigint FROM event
     WHERE position > $1::bigint ORDER BY position DESC LIMIT 1";
 
-/// Looks whether the log was written in another cluster, as after a dump and a restore: then its
-/// transactions are not those of this one, and a new life begins behind all of its rows.
+/// Looks whether the log was written in another cluster, as after a dump and a restore, or in another
+/// past of this one, as after a restore to a point in time: then its transactions are not those of this
+/// one, or others of the same numbers were seen, and a new life begins behind all of its rows.
 ///
 /// It is done when the database is opened, before anybody reads the feed.
 pub(super) async fn rebase(client: &mut Client) -> Result<FeedBase, StoreError> {
@@ -418,7 +420,9 @@ pub(super) async fn rebase(client: &mut Client) -> Result<FeedBase, StoreError> 
     let here: i64 = rows(&transaction, sql, &[]).await?[..]
         .first()
         .map_or(i64::MAX, |row| row.get(0));
-    if newest < here {
+    // Always looked at, since it is also what is remembered.
+    let is_elsewhere = cluster::is_another(&transaction).await?;
+    if newest < here && !is_elsewhere {
         transaction.commit().await.map_err(failure)?;
         return Ok(FeedBase(base));
     }

@@ -518,6 +518,50 @@ async fn t11_a_copy_of_a_file_in_use_is_a_store() {
     assert_eq!(copy.integrity().await.unwrap(), Vec::<String>::new());
 }
 
+/// Copies that are made while somebody writes as fast as possible end, and each is whole.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t11_a_copy_is_whole_while_somebody_writes() {
+    let place = Place::new();
+    let store = Arc::new(place.store());
+    let mut run = Run::started(&*store, 1).await;
+    let id = run.id;
+    let (stop, is_over) = tokio::sync::oneshot::channel::<()>();
+    let writing = tokio::spawn({
+        let store = Arc::clone(&store);
+        let mut is_over = is_over;
+        async move {
+            let mut written = 0_u32;
+            while is_over.try_recv().is_err() {
+                let append = run.step();
+                run.write(&*store, append).await.unwrap();
+                written += 1;
+            }
+            written
+        }
+    });
+    let mut last = 0;
+    for number in 0..5 {
+        // Something is written between any two copies, so that each differs from the one before.
+        loop {
+            let found = store.execution(id).await.unwrap().unwrap();
+            if found.head.version.get() > last {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        let to = place.folder.path().join(format!("copy-{number}.db"));
+        store.backup(&to).await.unwrap();
+        let copy = SqliteStore::open(&SqliteOptions::new(to)).unwrap();
+        let found = copy.execution(id).await.unwrap().unwrap();
+        assert!(found.head.version.get() > last);
+        last = found.head.version.get();
+        assert_eq!(crate::verify_log(&copy, id).await.unwrap(), None);
+        assert_eq!(copy.integrity().await.unwrap(), Vec::<String>::new());
+    }
+    stop.send(()).unwrap();
+    assert!(writing.await.unwrap() > 0);
+}
+
 /// An event that was changed by hand is named.
 #[tokio::test]
 async fn a_log_that_was_edited_is_told() {

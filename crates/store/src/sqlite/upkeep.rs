@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
 use noetl_types::{ExecutionId, Text, Timestamp};
-use rusqlite::backup::Backup;
+use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 
 use super::bind::{all, execute, failure, first, micros};
@@ -39,8 +39,8 @@ const ROWS: &str = "SELECT 'execution', count(*) FROM execution
     UNION ALL SELECT 'outbox', count(*) FROM outbox
     UNION ALL SELECT 'result_store', count(*) FROM result_store";
 
-/// Pages that are copied before others get their turn.
-const BACKUP_PAGES: i32 = 1_000;
+/// How long the copy of a file waits for whoever holds it for a moment.
+const BACKUP_PATIENCE: Duration = Duration::from_secs(30);
 
 impl SqliteStore {
     async fn number(&self, sql: &'static str, before: Timestamp) -> Result<u64, StoreError> {
@@ -97,7 +97,9 @@ fn integrity(connection: &Connection) -> Result<Vec<String>, StoreError> {
     Ok(found.filter(|text| text != "ok").collect())
 }
 
-/// Copies the file page by page; what is written meanwhile is in the copy too.
+/// Copies the file as it is at one moment, whoever writes to it meanwhile. All pages go in one step,
+/// under one look at the file: a step at a time would begin anew whenever somebody writes, and beside a
+/// busy server never end. Nobody waits for it, since readers of the file hold up no writer.
 ///
 /// Whoever opens the copy goes on from another past than the file: in the copy a new life of the log
 /// begins.
@@ -109,9 +111,12 @@ fn backup(from: &Path, to: &Path) -> Result<(), StoreError> {
     let source =
         Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(failure)?;
     let mut copy = Connection::open(to).map_err(failure)?;
+    source.busy_timeout(BACKUP_PATIENCE).map_err(failure)?;
     let backup = Backup::new(&source, &mut copy).map_err(failure)?;
-    let copied = backup.run_to_completion(BACKUP_PAGES, Duration::from_millis(1), None);
-    copied.map_err(failure)?;
+    match backup.step(-1).map_err(failure)? {
+        StepResult::Done => {}
+        _ => return Err(StoreError::retry("the file is held; try again")),
+    }
     drop(backup);
     let transaction = copy.transaction().map_err(failure)?;
     stream::begin_log_epoch(&transaction)?;

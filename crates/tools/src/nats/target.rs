@@ -4,7 +4,7 @@ use noetl_types::{Digest, JsonMap, TaskError, TaskErrorKind, sha256};
 use reqwest::Url;
 
 use crate::config::{Config, missing};
-use crate::settings::Settings;
+use crate::settings::{NatsSettings, Settings};
 use crate::sql::credential;
 
 /// The port of a server that names none.
@@ -42,34 +42,53 @@ impl Target {
             Some(url) => Some(url),
             None => first(&["url", "nats_url", "server", "servers"])?,
         };
-        let is_of_operator = named.is_none();
-        let url = named.or(settings.nats_url.as_deref());
-        let url = parsed(url.ok_or_else(|| missing("'url' or 'auth'"))?)?;
-        let of_url = (!url.username().is_empty()).then(|| {
-            let password = url.password().unwrap_or_default();
-            (decoded(url.username()), decoded(password))
-        });
+        let Some(named) = named else {
+            let own = settings.nats.as_ref();
+            return Self::of_operator(own.ok_or_else(|| missing("'url' or 'auth'"))?);
+        };
+        let url = parsed(named)?;
         let user = first(&["user", "username", "nats_user"])?;
         let password = first(&["password", "nats_password"])?;
         let user = match user {
             Some(user) => Some((user.to_owned(), password.unwrap_or_default().to_owned())),
-            None => of_url,
+            None => None,
         };
         let token = first(&["token", "nats_token"])?.map(str::to_owned);
+        Ok(Self::of(&url, user, token))
+    }
+
+    /// The operator's own server. What a task says about itself does not count there: its words are
+    /// not those of the operator.
+    fn of_operator(own: &NatsSettings) -> Result<Self, TaskError> {
+        let first = own.url.split(',').next().unwrap_or_default().trim();
+        let target = Self::of(&parsed(first)?, own.user.clone(), own.token.clone());
+        Ok(Self {
+            is_of_operator: true,
+            ..target
+        })
+    }
+
+    /// A server at an address; a user of the address is one where no other is given.
+    fn of(url: &Url, user: Option<(String, String)>, token: Option<String>) -> Self {
+        let of_url = (!url.username().is_empty()).then(|| {
+            let password = url.password().unwrap_or_default();
+            (decoded(url.username()), decoded(password))
+        });
+        let user = user.or(of_url);
         let host = url.host_str().unwrap_or_default();
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let port = url.port().unwrap_or(DEFAULT_PORT);
         let is_encrypted = url.scheme() == "tls";
         let told = format!("{host:?}{port}{is_encrypted}{user:?}{token:?}");
-        Ok(Self {
+        Self {
             host: host.to_owned(),
             port,
             is_encrypted,
             user,
             token,
-            is_of_operator,
+            is_of_operator: false,
             identity: sha256(told),
-        })
+        }
     }
 
     /// The server as it may be shown.
@@ -134,6 +153,31 @@ mod tests {
         let auth = r#"{"auth": {"url": "tls://[::1]:1", "user": "u", "password": "p"}}"#;
         let auth = read(auth).unwrap();
         assert_eq!((auth.host.as_str(), auth.is_encrypted), ("::1", true));
+    }
+
+    #[test]
+    fn a_task_that_names_no_server_is_the_operator_at_the_operators() {
+        let settings = Settings {
+            nats: Some(NatsSettings {
+                url: "nats://a:1, nats://b:2".into(),
+                user: Some(("house".into(), "hidden".into())),
+                token: None,
+            }),
+            ..Settings::default()
+        };
+        let read = |config: &str| {
+            let config = parse(config.as_bytes()).unwrap();
+            Target::read(Config(config.as_map().unwrap()), &settings).unwrap()
+        };
+        let own = read(r#"{"auth": {"type": "nats", "user": "somebody"}}"#);
+        assert_eq!((own.host.as_str(), own.port), ("a", 1));
+        assert_eq!(own.user, Some(("house".into(), "hidden".into())));
+        assert!(own.is_of_operator);
+        // A server that the task names is told nothing of the operator, even if it is the same one.
+        let named = read(r#"{"url": "nats://a:1"}"#);
+        assert_eq!((named.user, named.token), (None, None));
+        assert!(!named.is_of_operator);
+        assert!(!format!("{settings:?}").contains("hidden"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use noetl_testkit::nats::Nats;
 use noetl_tools::egress::EgressPolicy;
-use noetl_tools::{Call, ToolKind, Toolbox};
+use noetl_tools::{Call, NatsSettings, ToolKind, Toolbox};
 use noetl_types::{Json, TaskErrorKind};
 
 use crate::support::{call, data, error, run, settings, toolbox, value};
@@ -192,7 +192,10 @@ async fn a_server_is_reached_only_where_the_operator_lets_tools_go() {
     let (kind, message) = error(&Toolbox::new(guarded.clone()), nats(&server, keys)).await;
     assert_eq!(kind, TaskErrorKind::Auth, "{message}");
     // The server of the house is no choice of the task's.
-    guarded.nats_url = Some(server.url().into());
+    guarded.nats = Some(NatsSettings {
+        url: server.url().into(),
+        ..NatsSettings::default()
+    });
     let own = call(ToolKind::Nats, &value(keys));
     let (kind, _) = error(&Toolbox::new(guarded), own).await;
     assert_eq!(kind, TaskErrorKind::NotFound);

@@ -163,3 +163,32 @@ async fn a_purge_goes_on_beside_runs() {
     })
     .await;
 }
+
+/// A row that an operator has given up keeps nothing; one that is only dead does.
+#[tokio::test]
+async fn what_was_given_up_counts_as_published() {
+    on_every_store(async |shelter| {
+        let house = shelter
+            .house(http(), |settings| {
+                settings.outbox = true;
+                settings.outbox_max_attempts = 1;
+            })
+            .await;
+        copy(&house, 0, true).await;
+        let claimed = house.told("outbox/claim", json!({})).await;
+        let rows = claimed["rows"].as_array().unwrap();
+        let ids: Vec<_> = rows.iter().map(|row| row["outbox_id"].clone()).collect();
+        for id in &ids {
+            let failed = json!({ "outbox_id": id, "error": "no route" });
+            let failed = house.told("outbox/mark-failed", failed).await;
+            assert_eq!(failed["marked"], true, "without attempts there is no fence");
+        }
+        let kept = purge(&house, 30, false).await;
+        assert_eq!(kept["events_purged"], 0, "{kept}");
+        let discarded = house.told("outbox/discard", json!({ "outbox_ids": ids }));
+        assert_eq!(discarded.await["changed"], ids.len());
+        let gone = purge(&house, 30, false).await;
+        assert_eq!(gone["events_purged"], 1, "{gone}");
+    })
+    .await;
+}

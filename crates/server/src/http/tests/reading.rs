@@ -310,7 +310,7 @@ async fn a_store_that_fails_is_told_without_its_words() {
     assert!(ready.header("retry-after").is_some());
     assert_eq!(
         ready.at("/checks"),
-        json!({ "machine_id": "ok", "store": "failed" })
+        json!({ "machine_id": "ok", "partitions": "ok", "store": "failed" })
     );
     assert!(ready.at("/reasons/store").is_string());
     assert!(!ready.text.contains("on purpose"), "{}", ready.text);

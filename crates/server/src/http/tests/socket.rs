@@ -26,7 +26,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::{TWO_STEPS, runtime_on};
-use crate::http::{HttpSettings, ServeError, serve};
+use crate::http::{HttpSettings, InternalToken, ServeError, serve};
 
 struct Server {
     address: SocketAddr,
@@ -282,6 +282,7 @@ async fn tokens_do_not_travel_in_the_open() {
     // Who insists is let, and everybody can see it.
     let insists = HttpSettings {
         unsafe_plaintext: true,
+        internal_token: Some(InternalToken::new("fifteen letters")),
         ..closed
     };
     let listener = listener().await;
@@ -294,7 +295,9 @@ async fn tokens_do_not_travel_in_the_open() {
         .unwrap();
     let said = read_all(&mut stream).await;
     assert!(
-        said.contains(r#""unsafe":["NOETL_UNSAFE_PLAINTEXT"]"#),
+        said.contains(
+            r#""unsafe":["NOETL_UNSAFE_PLAINTEXT","NOETL_INTERNAL_API_TOKEN is shorter than 16 characters"]"#
+        ),
         "{said}"
     );
     stop.cancel();

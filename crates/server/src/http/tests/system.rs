@@ -154,6 +154,11 @@ async fn what_happens_is_counted() {
         "noetl_executions{status=\"RUNNING\"} 1",
         "noetl_commands{pool=\"shared\",status=\"PENDING\"} 1",
         "noetl_lease_expired_total 0",
+        "noetl_event_stream_published_total 0",
+        "noetl_event_stream_skipped_total 0",
+        "noetl_event_stream_lag_events 0",
+        "noetl_event_stream_lag_seconds 0",
+        "noetl_commit_horizon_age_seconds 0",
         "noetl_http_request_seconds_count{route=\"/api/executions/{execution_id}\",code=\"400\"} 1",
         "# EOF",
     ] {

@@ -12,6 +12,7 @@ use noetl_bus::nats::{Link, LinkFacts, LinkSettings, StreamPlan};
 use noetl_types::{ErrorCode, Text};
 use tokio::sync::mpsc;
 
+pub(super) use hear::SUBJECTS as HEARD;
 pub(super) use notify::Notice;
 
 use super::error::RuntimeError;
@@ -20,7 +21,8 @@ use super::stream::{StreamSettings, Streaming};
 /// The stream of wake-ups. What is an hour old wakes nobody: the store has it.
 pub(super) const COMMANDS: StreamPlan = StreamPlan {
     name: "noetl_commands",
-    subjects: &["noetl.commands", "noetl.commands.>"],
+    // Those of other tenants have their own place, as their events have.
+    subjects: &["noetl.commands", "noetl.commands.>", "noetl.t.*.commands.>"],
     max_age: Duration::from_hours(1),
     duplicate_window: Duration::from_mins(2),
 };

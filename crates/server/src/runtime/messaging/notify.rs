@@ -68,22 +68,30 @@ impl Notice {
             command_id: self.command_id,
             index: self.index,
         };
-        let body = Json::object([
+        let (tenant_id, pool) = self.pool.owner();
+        let is_default = tenant_id == TenantId::default();
+        let mut body = vec![
             ("execution_id", Json::from(self.execution_id.get())),
             ("event_id", Json::from(self.command_id.get())),
             ("command_id", Json::from(label.to_string())),
             ("step", Json::from(self.step.as_str())),
             ("server_url", Json::from(server_url)),
-            ("execution_pool", Json::from(self.pool.as_str())),
+            ("execution_pool", Json::from(pool.as_str())),
             ("attempt", Json::from(self.attempt)),
-        ]);
-        let body = bytes(&body);
+        ];
+        let mut place = "noetl".to_owned();
+        if !is_default {
+            body.push(("tenant_id", Json::from(tenant_id.as_str())));
+            place = format!("noetl.t.{tenant_id}");
+        }
+        let body = bytes(&Json::object(body));
         let id = format!("{}:{}:{}", self.command_id, self.attempt, self.number);
         let mut messages = vec![Outgoing {
-            subject: format!("noetl.commands.{}.{}", self.pool, self.execution_id),
+            subject: format!("{place}.commands.{pool}.{}", self.execution_id),
             message_id: id.clone(),
             body: body.clone(),
         }];
+        // A queue of another tenant has another name than the pool that it is of.
         if bare && self.pool == PoolName::shared() {
             messages.push(Outgoing {
                 subject: "noetl.commands".to_owned(),
@@ -196,11 +204,12 @@ impl Core {
             if count.pending == 0 {
                 continue;
             }
+            let (tenant_id, _) = count.pool.owner();
             let filter = CommandFilter {
                 choice: CommandChoice::Only(CommandStatus::Pending),
                 pool: Some(count.pool),
                 execution_id: None,
-                tenant_id: TenantId::default(),
+                tenant_id,
                 worker: None,
                 after: None,
                 limit: PageLimit::clamped(MOST_REPEATED),
@@ -301,5 +310,22 @@ mod tests {
         assert_eq!(messages[1].subject, "noetl.commands");
         assert_eq!(messages[1].message_id, format!("{id}:2:360000001:bare"));
         assert_eq!(notice.messages("", false).len(), 1);
+    }
+
+    #[test]
+    fn what_workers_of_another_tenant_are_told() {
+        let mut command = command(None);
+        let acme = TenantId::new("acme").unwrap();
+        command.pool = PoolName::shared().within(&acme);
+        let messages = Notice::again(&command, at(0)).messages("", true);
+        assert_eq!(
+            messages.len(),
+            1,
+            "the bare subject is of the default tenant"
+        );
+        assert_eq!(messages[0].subject, "noetl.t.acme.commands.shared.7");
+        let body: serde_json::Value = serde_json::from_slice(&messages[0].body).unwrap();
+        assert_eq!(body["execution_pool"], "shared");
+        assert_eq!(body["tenant_id"], "acme");
     }
 }

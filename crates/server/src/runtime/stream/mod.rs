@@ -27,7 +27,7 @@ use publisher::Publisher;
 pub(super) const CURSOR: &str = "event_stream_tailer";
 
 /// The stream at the broker.
-const STREAM: &str = "noetl_events";
+pub(super) const STREAM: &str = "noetl_events";
 
 /// For how long one server is the publisher unless it says that it lives; a third of it passes
 /// between two such signs.
@@ -137,6 +137,15 @@ impl Core {
                 return;
             }
         }
+    }
+
+    /// Whether the log goes out as a stream, and its broker is there now.
+    pub(super) fn has_stream(&self) -> bool {
+        self.streaming().is_some()
+            && self
+                .messaging
+                .as_ref()
+                .is_some_and(|messaging| messaging.link().facts().is_connected)
     }
 
     fn streaming(&self) -> Option<&Streaming> {

@@ -147,6 +147,37 @@ async fn t11_a_restored_log_begins_a_new_life() {
     assert_eq!(feed(&store, FeedPosition::default(), 4).await, found);
 }
 
+/// A log whose transactions look like those of this cluster, and which remembers to have been written in
+/// another one, or in another past of this one.
+#[tokio::test]
+async fn t11_a_log_that_comes_from_elsewhere_begins_a_new_life_whatever_its_transactions_are() {
+    let database = Database::new().unwrap();
+    let epoch = async || open(&database).await.log_epoch().await.unwrap();
+    let before = {
+        let store = open(&database).await;
+        published_run(&store, 1, 3).await;
+        feed(&store, FeedPosition::default(), 3).await
+    };
+    assert!(before.iter().all(|it| it.tx > 0));
+    assert_eq!(epoch().await, LogEpoch::FIRST);
+    let mut expected = LogEpoch::FIRST;
+    for (key, elsewhere) in [("cluster", "7000000000000000000"), ("timeline", "0000000F")] {
+        let sql = format!("UPDATE noetl.meta SET value = '{elsewhere}' WHERE key = '{key}'");
+        database.run(&sql).unwrap();
+        expected = expected.next();
+        let store = open(&database).await;
+        assert_eq!(store.log_epoch().await.unwrap(), expected, "{key}");
+        let rows = store.outbox(all()).await.unwrap();
+        let prefix = format!("{}:", expected.get());
+        assert!(rows.iter().all(|row| row.message_id.starts_with(&prefix)));
+        let found = feed(&store, FeedPosition::default(), 3).await;
+        assert!(found.iter().all(|it| it.tx == 0), "{found:?}");
+        // Here it stays where it is.
+        drop(store);
+        assert_eq!(epoch().await, expected);
+    }
+}
+
 #[tokio::test]
 async fn t17_a_read_of_the_feed_is_bounded_by_bytes() {
     let database = Database::new().unwrap();

@@ -1,0 +1,144 @@
+//! How the stream of the log stands, as of a scrape.
+
+use std::sync::atomic::Ordering;
+
+use noetl_api::stream::StreamStatus;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use super::gauges::whole;
+use super::labels::NoLabels;
+
+#[derive(Debug, Default)]
+pub(crate) struct Stream {
+    published: Counter,
+    duplicates: Counter,
+    oversized: Counter,
+    parked: Counter,
+    restored: Counter,
+    rebuilds: Counter,
+    skipped: Counter,
+    cursor: Gauge,
+    epoch: Gauge,
+    is_publisher: Gauge,
+    lag_events: Gauge,
+    lag_seconds: Gauge,
+    horizon: Gauge,
+    /// Only where there is a NATS server to reach.
+    nats: Family<NoLabels, Gauge>,
+}
+
+impl Stream {
+    pub(super) fn registered(registry: &mut Registry) -> Self {
+        let it = Self::default();
+        let counters = [
+            (
+                "published",
+                "Events that the broker has acknowledged",
+                &it.published,
+            ),
+            (
+                "duplicates",
+                "Those of them that it had already",
+                &it.duplicates,
+            ),
+            (
+                "oversized",
+                "Events that went out as a reference, being too large",
+                &it.oversized,
+            ),
+            (
+                "parked",
+                "Events that no broker takes, which were put aside",
+                &it.parked,
+            ),
+            (
+                "restored",
+                "Messages that the broker had lost",
+                &it.restored,
+            ),
+            (
+                "rebuilds",
+                "How often the stream was made anew",
+                &it.rebuilds,
+            ),
+            (
+                "skipped",
+                "Events that were left out: there are none",
+                &it.skipped,
+            ),
+        ];
+        for (name, text, counter) in counters {
+            registry.register(format!("event_stream_{name}"), text, counter.clone());
+        }
+        let gauges = [
+            (
+                "event_stream_cursor",
+                "The place up to which the log is published",
+                &it.cursor,
+            ),
+            (
+                "event_stream_epoch",
+                "How often the stream changed hands",
+                &it.epoch,
+            ),
+            (
+                "event_stream_is_publisher",
+                "Whether this server publishes",
+                &it.is_publisher,
+            ),
+            (
+                "event_stream_lag_events",
+                "Events that are still to be published",
+                &it.lag_events,
+            ),
+            (
+                "event_stream_lag_seconds",
+                "Age of the oldest of them",
+                &it.lag_seconds,
+            ),
+            (
+                "commit_horizon_age_seconds",
+                "For how long a transaction holds the log back",
+                &it.horizon,
+            ),
+        ];
+        for (name, text, gauge) in gauges {
+            registry.register(name, text, gauge.clone());
+        }
+        let text = "Whether the NATS server is reached";
+        registry.register("nats_up", text, it.nats.clone());
+        it
+    }
+
+    /// How it stands. Numbers of this process only grow, so a counter takes them over as they are.
+    pub(crate) fn stands(&self, status: &StreamStatus) {
+        for (counter, seen) in [
+            (&self.published, status.published),
+            (&self.duplicates, status.duplicates),
+            (&self.oversized, status.by_reference),
+            (&self.parked, status.parked),
+            (&self.restored, status.restored),
+            (&self.rebuilds, status.rebuilds),
+        ] {
+            counter.inner().fetch_max(seen, Ordering::Relaxed);
+        }
+        let position = status.position.map_or(0, |place| place.position);
+        self.cursor.set(position);
+        self.epoch.set(whole(status.epoch.unwrap_or(0)));
+        self.is_publisher
+            .set(i64::from(&*status.state == "publishing"));
+        self.lag_events.set(whole(status.lag_events));
+        self.lag_seconds.set(whole(status.lag_ms / 1000));
+        self.horizon.set(whole(status.horizon_age_ms / 1000));
+    }
+
+    /// Whether the NATS server is reached.
+    pub(crate) fn reaches_nats(&self, is_reached: bool) {
+        self.nats
+            .get_or_create_owned(&NoLabels {})
+            .set(i64::from(is_reached));
+    }
+}
