@@ -423,6 +423,40 @@ async fn the_feed_is_read_in_parts_from_where_the_last_one_ended() {
     assert_eq!(&*runtime.stream_status().await.unwrap().state, "off");
 }
 
+/// A reader that was away for longer than the broker keeps messages finds a gap, and what was in it in
+/// the log.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t13_what_expired_unseen_is_read_from_the_log() {
+    let nats = Nats::start().unwrap();
+    let house = House::new().await;
+    let settings = StreamSettings {
+        retention: Millis::from_secs(1),
+        ..forgetful()
+    };
+    let runtime = house.server(streaming_by(&nats, settings)).await;
+    let _worker = work(&runtime);
+    let run = start(&runtime).await;
+    completed(&runtime, run).await;
+    until(
+        "all of it has been in the stream, and is no more",
+        || async {
+            let context = jetstream(&nats).await;
+            let Ok(stream) = context.get_stream("noetl_events").await else {
+                return false;
+            };
+            let state = &stream.cached_info().state;
+            let lag = runtime.stream_status().await.unwrap().lag_events;
+            state.last_sequence > 0 && state.messages == 0 && lag == 0
+        },
+    )
+    .await;
+    for (id, (_, body)) in expected(&*house.store).await {
+        let (_, seq) = id.rsplit_once(':').unwrap();
+        let seq = Seq::new(seq.parse().unwrap()).unwrap();
+        assert_eq!(runtime.streamed_event(run, seq).await.unwrap(), body);
+    }
+}
+
 /// The same as in the small, with as many runs as a busy day has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "ten thousand runs take minutes"]

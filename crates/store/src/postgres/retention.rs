@@ -201,8 +201,9 @@ const NOTE: &str = "INSERT INTO retention_range (lo, hi, dropped_at) VALUES ($1,
 const IS_THERE: &str =
     "SELECT EXISTS (SELECT FROM execution WHERE $1 <= execution_id AND execution_id < $2)";
 
-/// The log as a whole is locked only when all else is done: whoever appends waits for that lock, so it
-/// is asked for no longer than half a second, and held for a look and a commit.
+/// The part is locked first: who writes to another one waits for nobody meanwhile, however long a
+/// reader keeps it. The log as a whole is locked only when all else is done: whoever appends waits for
+/// that lock, so it is asked for no longer than half a second, and held for a look and a commit.
 ///
 /// An execution that was made in the range meanwhile is there once the log is locked. Who comes later
 /// finds the range.
@@ -237,8 +238,10 @@ async fn drop_in(
     let name: [Param<'_>; 1] = [&part.name.as_str()];
     let quoted = transaction.query_one("SELECT quote_ident($1)", &name);
     let quoted: String = quoted.await.map_err(refusal)?.get(0);
-    let lock = "LOCK TABLE ONLY event IN ACCESS EXCLUSIVE MODE";
-    transaction.batch_execute(lock).await.map_err(refusal)?;
+    for table in [&*quoted, "event"] {
+        let lock = format!("LOCK TABLE ONLY {table} IN ACCESS EXCLUSIVE MODE");
+        transaction.batch_execute(&lock).await.map_err(refusal)?;
+    }
     let is_there: bool = transaction
         .query_one(IS_THERE, &range)
         .await

@@ -1,5 +1,6 @@
 //! The suite on PostgreSQL, and what only a cluster can get wrong.
 
+mod drops;
 mod kill;
 mod outlets;
 
@@ -256,6 +257,7 @@ async fn a_run_in_another_hand_is_a_conflict_and_holds_nobody_up() {
 }
 
 /// An open transaction with an older id holds the feed back; nothing is skipped when it commits.
+/// Hole T1.
 #[tokio::test]
 async fn a_late_commit_is_not_skipped_by_the_feed() {
     let database = Database::new().unwrap();
@@ -348,6 +350,7 @@ fn refusal_of(refused: &StoreError) -> String {
     }
 }
 
+/// Hole T14.
 #[tokio::test]
 async fn a_server_that_may_lose_what_it_answered_is_refused() {
     let cluster = Cluster::own(&["fsync=off"], Role::Primary).unwrap();
@@ -356,6 +359,7 @@ async fn a_server_that_may_lose_what_it_answered_is_refused() {
     assert!(refusal_of(&refused).starts_with("the setting fsync is off"));
 }
 
+/// Hole T15.
 #[tokio::test]
 async fn a_standby_is_refused() {
     let cluster = Cluster::own(&[], Role::Standby).unwrap();
@@ -365,6 +369,7 @@ async fn a_standby_is_refused() {
 }
 
 /// Whatever the database says, a session of the store waits for the disk.
+/// Hole T14.
 #[tokio::test]
 async fn a_database_that_forgets_by_default_does_not_forget_appends() {
     let database = Database::new().unwrap();

@@ -237,6 +237,7 @@ fn applied(connection: &Connection) -> Result<Vec<(i64, Digest)>, StoreError> {
 mod tests {
     use super::*;
 
+    /// Hole I7.
     #[test]
     fn an_old_library_is_refused() {
         let refused = check_library(3_051_002, "3.51.2").unwrap_err();
@@ -258,6 +259,7 @@ mod tests {
         );
     }
 
+    /// Hole I6.
     #[test]
     fn a_setting_that_does_not_sync_is_refused() {
         let connection = Connection::open_in_memory().unwrap();

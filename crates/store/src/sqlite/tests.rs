@@ -353,6 +353,7 @@ async fn child_that_appends_and_leases() {
 }
 
 /// Runs the test above under `strace`, and reads how often it has synced.
+/// Hole I6.
 #[test]
 fn every_answered_append_was_synced() {
     let folder = TempDir::new().unwrap();

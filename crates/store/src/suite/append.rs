@@ -157,6 +157,7 @@ pub(crate) async fn one_of_sixteen_racers_wins(bench: &Bench) {
 }
 
 /// Each racer loads the head again after a conflict, as a driver does, until all are in.
+/// Hole Y7.
 pub(crate) async fn racers_on_one_run_leave_a_contiguous_log(bench: &Bench) {
     let run = Run::started(&*bench.store, 1).await;
     let mut racers = JoinSet::new();

@@ -50,6 +50,7 @@ fn duplicate_of(number: i64) -> Result<Appended, AppendRefused> {
     Err(AppendRefused::Duplicate { execution_id })
 }
 
+/// Hole D6.
 pub(crate) async fn a_message_starts_one_execution(bench: &Bench) {
     let store = &*bench.store;
     let first = start(1, message("m", "body", "12:00:00"));
@@ -83,6 +84,7 @@ pub(crate) async fn a_message_starts_one_execution(bench: &Bench) {
     );
 }
 
+/// Hole D3.
 pub(crate) async fn windows_end_exactly(bench: &Bench) {
     let store = &*bench.store;
     one(store, start(1, message("m", "body", "12:00:00")))
@@ -102,6 +104,7 @@ pub(crate) async fn windows_end_exactly(bench: &Bench) {
     assert_eq!(one(store, inside).await, duplicate_of(3));
 }
 
+/// Hole D5.
 pub(crate) async fn keys_of_any_length(bench: &Bench) {
     let store = &*bench.store;
     let long = "ü".repeat(10_000);
@@ -115,6 +118,7 @@ pub(crate) async fn keys_of_any_length(bench: &Bench) {
 }
 
 /// Half of them come once the window of an older message has just ended.
+/// Holes D1, D2.
 pub(crate) async fn thirty_two_racing_messages_start_one_execution(bench: &Bench) {
     for (round, key) in (0..).zip(["fresh", "over"]) {
         let first = 1 + round * 100;
@@ -185,6 +189,7 @@ pub(crate) async fn messages_of_one_call(bench: &Bench) {
     assert!(results[1].is_ok(), "{results:?}");
 }
 
+/// Hole I8.
 pub(crate) async fn a_request_has_its_effect_once(bench: &Bench) {
     let store = &*bench.store;
     let tenant = TenantId::default();
@@ -239,6 +244,7 @@ pub(crate) async fn a_request_has_its_effect_once(bench: &Bench) {
     assert!(matches!(refused, Err(AppendRefused::Replay(_))));
 }
 
+/// Hole I8.
 pub(crate) async fn racing_requests_have_one_effect(bench: &Bench) {
     let mut racers = JoinSet::new();
     for number in 1..=32 {

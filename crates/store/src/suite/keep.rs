@@ -168,6 +168,7 @@ pub(crate) async fn variables_are_set_together(bench: &Bench) {
     assert_eq!(names(store, other).await, ["a"]);
 }
 
+/// Hole D7.
 pub(crate) async fn sweeps_are_bounded(bench: &Bench) {
     let store = &*bench.store;
     for number in 1..=3 {

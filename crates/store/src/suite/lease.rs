@@ -179,6 +179,7 @@ pub(crate) async fn racing_workers_share_no_command(bench: &Bench) {
 }
 
 /// Sixteen reports with the same right token: one closes the command, all others meet its end.
+/// Hole I4.
 pub(crate) async fn racing_holders_of_one_lease_report_once(bench: &Bench) {
     let mut run = Run::started(&*bench.store, 1).await;
     let command_id = run.issue(&*bench.store).await;
@@ -223,6 +224,7 @@ pub(crate) async fn racing_holders_of_one_lease_report_once(bench: &Bench) {
     assert_eq!(accepted.iter().filter(|it| **it).count(), 1);
 }
 
+/// Hole I5.
 pub(crate) async fn leases_are_kept_until_the_deadline(bench: &Bench) {
     let store = &*bench.store;
     let mut run = Run::started(store, 1).await;

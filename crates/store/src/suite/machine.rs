@@ -20,6 +20,7 @@ fn request(owner: &str, now: &str, until: &str) -> MachineRequest {
     }
 }
 
+/// Hole I1.
 pub(crate) async fn ids_are_unique_among_live_processes(bench: &Bench) {
     let mut racers = JoinSet::new();
     for racer in 0..16 {
@@ -33,6 +34,7 @@ pub(crate) async fn ids_are_unique_among_live_processes(bench: &Bench) {
     assert_eq!(ids.len(), 16);
 }
 
+/// Holes I1, I2.
 pub(crate) async fn a_lapsed_id_is_taken_over(bench: &Bench) {
     let store = &*bench.store;
     let wanted = |owner: &str, now: &str, until: &str| MachineRequest {

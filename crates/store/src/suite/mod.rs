@@ -68,6 +68,7 @@ macro_rules! outlet_suite {
             stream: t7_of_racing_publishers_one_moves_the_cursor,
             stream: t11_a_new_life_of_the_log_has_new_names,
             stream: the_feed_says_how_far_it_is_ahead,
+            stream: t2_an_old_id_that_comes_late_is_read_next,
             copy: copies_make_their_execution,
             copy: p1_an_echo_of_our_own_stream_is_a_duplicate,
             copy: p3_the_same_id_with_another_body_is_a_conflict,

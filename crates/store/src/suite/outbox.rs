@@ -125,6 +125,7 @@ pub(crate) async fn rows_come_with_their_events(bench: &Bench) {
     }
 }
 
+/// Hole O6.
 pub(crate) async fn claims_go_by_time_and_number(bench: &Bench) {
     let store = &*bench.store;
     let run = published_run(store, 1, 4).await;

@@ -220,3 +220,22 @@ pub(crate) async fn the_feed_says_how_far_it_is_ahead(bench: &Bench) {
     assert_eq!((lag.events, lag.oldest), (0, None));
     assert_eq!(lag.end, positions[1]);
 }
+
+/// What was named long ago and comes now is the next to be read: names do not order.
+pub(crate) async fn t2_an_old_id_that_comes_late_is_read_next(bench: &Bench) {
+    let store = &*bench.store;
+    Run::started(store, 9).await;
+    let last = feed(store, 1).await[0];
+    let old = Run::started(store, 1).await;
+    loop {
+        let batch = store.feed(last, FeedLimit::MAX).await.unwrap();
+        let found = batch.events.first();
+        if let Some(event) = found {
+            assert_eq!(event.record.event.execution_id, old.id);
+            assert_eq!(batch.events.len(), 1);
+            return;
+        }
+        // Others in the cluster may hold back the end of the log for a moment.
+        tokio::task::yield_now().await;
+    }
+}

@@ -254,6 +254,7 @@ fn who_looks_before_creating_creates_twice() {
 }
 
 /// The claim stays, its execution never comes, and each redelivery is called a duplicate of it.
+/// Hole D1.
 #[test]
 fn a_crash_between_claim_and_creation_loses_the_message() {
     let acts = violation(Rule::ClaimThenCreate, "a message has its execution");
@@ -261,6 +262,7 @@ fn a_crash_between_claim_and_creation_loses_the_message() {
     assert!(acts.iter().any(is_crash), "{acts:?}");
 }
 
+/// Hole D1.
 #[test]
 fn one_transaction_and_a_reservation_hold_everywhere() {
     for rule in [Rule::OneTransaction, Rule::Reservation] {

@@ -161,6 +161,7 @@ mod tests {
         assert_eq!(generator.next(EPOCH_UNIX_MS).unwrap().get(), 1);
     }
 
+    /// Hole I3.
     #[test]
     fn a_burst_borrows_five_seconds_and_no_more() {
         let nearly_all_borrowed =
@@ -217,6 +218,7 @@ mod tests {
         );
     }
 
+    /// Hole I2.
     #[test]
     fn a_restart_far_behind_its_mark_says_so() {
         let mut first = generator();

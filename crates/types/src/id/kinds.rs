@@ -242,6 +242,7 @@ mod tests {
         assert_eq!(EventId::from(CommandId::from(event)), event);
     }
 
+    /// Hole P8.
     #[test]
     fn numbers_and_texts_are_read() {
         for json in ["9007199254740993", "\"9007199254740993\""] {

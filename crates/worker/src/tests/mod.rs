@@ -231,6 +231,7 @@ async fn a_worker_that_is_refused_ends() {
     assert_eq!(ended, Err(WorkerError::Refused(refusal)));
 }
 
+/// Hole R8.
 #[tokio::test(start_paused = true)]
 async fn a_fenced_worker_drops_its_work_and_registers_again() {
     let bench = Bench::of(1);

@@ -159,6 +159,7 @@ async fn nothing_acknowledged_is_lost_when_postgres_is_killed() {
 }
 
 /// A harness that never fails proves nothing.
+/// Hole T14.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_store_that_does_not_wait_for_the_disk_loses_acknowledged_runs() {
     let bench = Bench::new(&["wal_writer_delay=10s"], "off").await;

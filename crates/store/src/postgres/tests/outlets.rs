@@ -274,7 +274,7 @@ async fn months_are_made_ahead_and_told() {
     assert_eq!(ahead, "2027-05-01T00:00:00Z");
 }
 
-async fn august(store: &dyn Store) -> Run {
+pub(super) async fn august(store: &dyn Store) -> Run {
     let lo = LogPart::of(Month::new(2026, 8).unwrap()).lo;
     let mut run = Run::with_id(lo + 1_000_000);
     run.write(store, run.start()).await.unwrap();
@@ -283,7 +283,7 @@ async fn august(store: &dyn Store) -> Run {
     run
 }
 
-async fn before_november(store: &dyn Store) -> Purge {
+pub(super) async fn before_november(store: &dyn Store) -> Purge {
     Purge {
         commands_before: None,
         runtimes_before: None,

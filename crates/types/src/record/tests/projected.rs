@@ -60,6 +60,7 @@ fn names_are_kept_and_missing_ones_filled_in() {
     assert_eq!(name(r#","event_type":"Strange Thing""#), "Strange Thing");
 }
 
+/// Hole P4.
 #[test]
 fn refusals_have_codes() {
     let refused = |envelope: &str| {
