@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Parser;
 
+use crate::outlets::Outlets;
 use crate::peers::Peers;
 use crate::progress::Progress;
 use crate::scale::Scale;
@@ -25,15 +26,24 @@ pub struct Args {
     /// Shapes to run in
     #[arg(long, value_delimiter = ',', value_enum, default_values_t = [ShapeKind::Embedded, ShapeKind::Processes])]
     pub shape: Vec<ShapeKind>,
+    /// Outlets to run with: without any, and with the outbox and the stream to NATS
+    #[arg(long, value_delimiter = ',', value_enum, default_values_t = [Outlets::Off, Outlets::On])]
+    pub outlets: Vec<Outlets>,
     /// Rounds; each figure is the median of them
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub repeat: u32,
     /// Do a tenth of the work: shows that everything runs, and measures nothing
     #[arg(long)]
     pub quick: bool,
+    /// Replay logs that are ten times as long
+    #[arg(long, conflicts_with = "quick")]
+    pub large: bool,
     /// Folder of the peers' harness, which has a program `run`
     #[arg(long, value_name = "DIR", env = "NOETL_BENCH_PEERS")]
     pub peers: Option<PathBuf>,
+    /// Folder that the peers are installed in; with it the outbox is measured beside pg-boss
+    #[arg(long, value_name = "DIR", env = "PEERS_HOME")]
+    pub peers_home: Option<PathBuf>,
     /// The `noetl` binary of the shape `processes`; built where it is not given
     #[arg(long, value_name = "PATH")]
     pub noetl: Option<PathBuf>,
@@ -67,13 +77,15 @@ impl Args {
             workloads: self.only.clone(),
             stores: self.store.clone(),
             shapes: shapes.collect(),
-            scale: if self.quick {
-                Scale::QUICK
-            } else {
-                Scale::FULL
+            outlets: self.outlets.clone(),
+            scale: match (self.quick, self.large) {
+                (true, _) => Scale::QUICK,
+                (false, true) => Scale::LARGE,
+                (false, false) => Scale::FULL,
             },
             rounds: self.repeat,
             peers,
+            peers_home: self.peers_home.clone(),
             progress: Progress::Told,
         }
     }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::error::BenchError;
+use crate::outlets::Outlets;
 use crate::peers::PeersDocument;
 use crate::scale::Scale;
 use crate::site::StoreKind;
@@ -61,6 +62,9 @@ pub struct SystemResult {
     pub store: StoreKind,
     /// Its shape.
     pub shape: ShapeKind,
+    /// Whether its events leave it.
+    #[serde(default)]
+    pub outlets: Outlets,
     /// What durability rests on, as the store told.
     pub durability: BTreeMap<String, String>,
     /// What was measured.
@@ -70,6 +74,21 @@ pub struct SystemResult {
     /// What went wrong, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
+}
+
+impl SystemResult {
+    /// How tables call it.
+    pub(crate) fn name(&self) -> String {
+        system_name(self.store, self.shape, self.outlets)
+    }
+}
+
+pub(crate) fn system_name(store: StoreKind, shape: ShapeKind, outlets: Outlets) -> String {
+    let (store, shape) = (store.as_str(), shape.as_str());
+    match outlets {
+        Outlets::Off => format!("{store} {shape}"),
+        Outlets::On => format!("{store} {shape}, outlets"),
+    }
 }
 
 impl Document {
@@ -100,8 +119,7 @@ impl Document {
             let place = format!("round {}", number + 1);
             for system in &round.systems {
                 if let Some(error) = &system.error {
-                    let (store, shape) = (system.store.as_str(), system.shape.as_str());
-                    errors.push(format!("{place}, {store} {shape}: {error}"));
+                    errors.push(format!("{place}, {}: {error}", system.name()));
                 }
             }
             errors.extend(round.peer_errors().map(|error| format!("{place}, {error}")));

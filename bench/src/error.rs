@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use noetl_api::ApiError;
 use noetl_server::RuntimeError;
 use noetl_store::StoreError;
+use noetl_testkit::nats::NatsMissing;
 use noetl_testkit::postgres::PostgresMissing;
 use noetl_types::record::ChainBroken;
 use noetl_types::{ExecutionId, ExecutionStatus};
@@ -35,6 +36,9 @@ pub enum BenchError {
     /// There is no PostgreSQL.
     #[error(transparent)]
     Cluster(#[from] PostgresMissing),
+    /// There is no NATS server.
+    #[error(transparent)]
+    Broker(#[from] NatsMissing),
     /// PostgreSQL did not tell its settings.
     #[error("PostgreSQL does not answer")]
     Postgres(#[from] tokio_postgres::Error),

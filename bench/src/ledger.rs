@@ -5,7 +5,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use noetl_store::{ExecutionFilter, LogPage, Store};
+use noetl_store::{Execution, ExecutionFilter, LogPage, Store};
 use noetl_types::limits::PageLimit;
 use noetl_types::record::ChainCheck;
 use noetl_types::{EventName, EventType, ExecutionId, ExecutionStatus, TenantId, Version};
@@ -150,12 +150,19 @@ async fn stored_runs(store: &dyn Store) -> Result<u64, BenchError> {
             limit: PageLimit::MAX,
         };
         let page = store.executions(filter).await?;
-        found += count(page.executions.len());
+        let own = page.executions.iter().filter(|it| !is_of_platform(it));
+        found += count(own.count());
         after = page.next;
         if after.is_none() {
             return Ok(found);
         }
     }
+}
+
+/// Whether it is a run that the product starts for itself.
+fn is_of_platform(execution: &Execution) -> bool {
+    let path = execution.facts.path.as_ref();
+    path.is_some_and(|path| path.as_str().starts_with("system/"))
 }
 
 fn count(length: usize) -> u64 {
@@ -172,7 +179,7 @@ mod tests {
     async fn refused(expect: impl FnOnce(&Ledger, ExecutionId)) -> LogProblem {
         let site = Site::new(StoreKind::Sqlite).unwrap();
         let truth = Ledger::default();
-        let launched = launch(&Shape::Embedded, &site, &truth).await.unwrap();
+        let launched = launch(&Shape::Embedded, &site, None, &truth).await.unwrap();
         launched.system.stop().await.unwrap();
         let opened = site.open().await.unwrap();
         truth.check(&*opened.store).await.unwrap();

@@ -7,13 +7,16 @@
 //! Must not: reach into the product. It uses what an embedder or a client of the API has.
 
 pub mod args;
+mod broker;
 mod document;
 mod error;
 mod gauge;
 mod ledger;
 mod machine;
 mod metric;
+mod outlets;
 mod peers;
+mod pgboss;
 mod playbooks;
 mod progress;
 mod report;
@@ -27,6 +30,7 @@ mod workload;
 pub use document::{Document, Meta, Round, SystemResult};
 pub use error::BenchError;
 pub use metric::Metric;
+pub use outlets::Outlets;
 pub use peers::Peers;
 pub use progress::Progress;
 pub use report::render;

@@ -33,8 +33,22 @@ pub struct Scale {
     pub w6_starts: u32,
     /// Iterations of the loops whose logs are replayed; each has about five events.
     pub w7_iterations: [u32; 3],
+    /// Events of the logs whose state does not grow.
+    pub w7_events: [u32; 3],
     /// How often each is looked at.
     pub w7_looks: u32,
+    /// Runs whose first event a consumer waits for.
+    pub w8_runs: u32,
+    /// Iterations of the loop whose log is the backlog of a stream.
+    pub w9_iterations: u32,
+    /// Messages of a plain publisher.
+    pub w9_plain: u32,
+    /// Rows of the outbox that are taken and marked, for each size of a batch.
+    pub w10_rows: u32,
+    /// Published rows beside which pending ones are counted.
+    pub w10_published: u32,
+    /// How often they are counted.
+    pub w10_counts: u32,
 }
 
 impl Scale {
@@ -54,7 +68,20 @@ impl Scale {
         w6_steps: 2_000,
         w6_starts: 20,
         w7_iterations: [200, 2_000, 20_000],
+        w7_events: [1_000, 10_000, 100_000],
         w7_looks: 15,
+        w8_runs: 300,
+        w9_iterations: 20_000,
+        w9_plain: 100_000,
+        w10_rows: 20_000,
+        w10_published: 1_000_000,
+        w10_counts: 200,
+    };
+
+    /// The same with longer logs to replay.
+    pub const LARGE: Self = Self {
+        w7_events: [10_000, 100_000, 1_000_000],
+        ..Self::FULL
     };
 
     /// A tenth of it: shows that everything works, and measures nothing.
@@ -73,6 +100,13 @@ impl Scale {
         w6_steps: 200,
         w6_starts: 3,
         w7_iterations: [20, 200, 2_000],
+        w7_events: [100, 1_000, 10_000],
         w7_looks: 3,
+        w8_runs: 30,
+        w9_iterations: 2_000,
+        w9_plain: 10_000,
+        w10_rows: 2_000,
+        w10_published: 100_000,
+        w10_counts: 20,
     };
 }

@@ -1,10 +1,13 @@
 //! The order of things: rounds, and in each the peers, then our systems one after the other.
 
+use std::path::PathBuf;
+
 use noetl_server::{Clock as _, SystemClock};
 
 use crate::document::{Document, Meta, Round, SystemResult};
 use crate::error::BenchError;
 use crate::machine::{cores, filesystem, is_volatile, kernel};
+use crate::outlets::Outlets;
 use crate::peers::Peers;
 use crate::progress::Progress;
 use crate::scale::Scale;
@@ -21,12 +24,16 @@ pub struct Choice {
     pub stores: Vec<StoreKind>,
     /// In which shapes.
     pub shapes: Vec<Shape>,
+    /// With which outlets.
+    pub outlets: Vec<Outlets>,
     /// How much.
     pub scale: Scale,
     /// How often, of which the median counts.
     pub rounds: u32,
     /// The peers, where they are wanted.
     pub peers: Option<Peers>,
+    /// Where the peers are installed, for what is compared inside of a workload.
+    pub peers_home: Option<PathBuf>,
     /// Where progress is told.
     pub progress: Progress,
 }
@@ -79,30 +86,34 @@ async fn round(choice: &Choice) -> Round {
     }
     for store in &choice.stores {
         for shape in &choice.shapes {
-            round
-                .systems
-                .push(measure_system(*store, shape, choice).await);
+            for outlets in &choice.outlets {
+                let system = measure_system(*store, shape, *outlets, choice).await;
+                round.systems.push(system);
+            }
         }
     }
     round
 }
 
 /// Measures one system on a fresh store.
-pub async fn measure_system(store: StoreKind, shape: &Shape, choice: &Choice) -> SystemResult {
+pub async fn measure_system(
+    store: StoreKind,
+    shape: &Shape,
+    outlets: Outlets,
+    choice: &Choice,
+) -> SystemResult {
     let mut result = SystemResult {
         store,
         shape: shape.kind(),
+        outlets,
         durability: std::collections::BTreeMap::new(),
         measurements: Vec::new(),
         checked_runs: 0,
         error: None,
     };
     if let Err(error) = try_system(shape, choice, &mut result).await {
-        let (store, shape) = (store.as_str(), shape.kind().as_str());
-        let error = error.told();
-        choice
-            .progress
-            .say(&format!("{store} {shape}: FAILED: {error}"));
+        let (name, error) = (result.name(), error.told());
+        choice.progress.say(&format!("{name}: FAILED: {error}"));
         result.error = Some(error);
     }
     result
@@ -113,19 +124,25 @@ async fn try_system(
     choice: &Choice,
     result: &mut SystemResult,
 ) -> Result<(), BenchError> {
-    let name = format!("{} {}", result.store.as_str(), result.shape.as_str());
+    let name = result.name();
+    let wanted = |workload: &Workload| {
+        choice.workloads.contains(workload) && workload.is_with(result.outlets)
+    };
+    let wanted: Vec<_> = Workload::ALL.into_iter().filter(wanted).collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
     let say = |text: &str| choice.progress.say(&format!("{name}: {text}"));
     let site = Site::new(result.store)?;
     say("start");
-    let mut lab = Lab::open(shape, &site, &choice.scale).await?;
+    let home = choice.peers_home.as_deref();
+    let mut lab = Lab::open(shape, &site, &choice.scale, result.outlets, home).await?;
     result.durability = site.durability().await?;
-    for workload in Workload::ALL {
-        if choice.workloads.contains(&workload) {
-            say(workload.as_str());
-            let measurement;
-            (lab, measurement) = lab.measure(workload).await?;
-            result.measurements.push(measurement);
-        }
+    for workload in wanted {
+        say(workload.as_str());
+        let measurement;
+        (lab, measurement) = lab.measure(workload).await?;
+        result.measurements.push(measurement);
     }
     let ledger = lab.close().await?;
     say("check of the log");

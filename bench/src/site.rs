@@ -45,6 +45,13 @@ impl StoreKind {
 /// Settings of PostgreSQL that a promise rests on.
 const DURABLE: [&str; 3] = ["fsync", "synchronous_commit", "full_page_writes"];
 
+/// Rows of the outbox as marks leave them.
+const ADD_PUBLISHED: &str = "INSERT INTO noetl.outbox
+    (event_id, execution_id, subject, message_id, status, attempts, published_at)
+    SELECT n, 1 + n / 1000, 'noetl.events.step.enter', '1:' || (1 + n / 1000) || ':' || n,
+        'PUBLISHED', 1, now()
+    FROM generate_series(1, $1::bigint) AS n";
+
 /// The place of one system's log, and of the logs of its processes.
 #[derive(Debug)]
 pub(crate) struct Site {
@@ -132,6 +139,30 @@ impl Site {
                 vec![("NOETL_DSN", database.config())],
             ),
         }
+    }
+
+    /// The database, where there is a cluster.
+    pub(crate) fn database(&self) -> Option<&Database> {
+        match &self.place {
+            Place::Sqlite(_) => None,
+            Place::Postgres(database) => Some(database),
+        }
+    }
+
+    /// Adds rows to the outbox that were published long ago; `false` where nobody but the product can
+    /// write there.
+    pub(crate) async fn add_published(&self, rows: u32) -> Result<bool, BenchError> {
+        let Some(database) = self.database() else {
+            return Ok(false);
+        };
+        let (client, connection) = tokio_postgres::connect(&database.config(), NoTls).await?;
+        let serving = tokio::spawn(connection);
+        let add = client.execute(ADD_PUBLISHED, &[&i64::from(rows)]).await;
+        drop(client);
+        // The connection ends with its client; how it says goodbye is of no interest.
+        drop(serving.await);
+        add?;
+        Ok(true)
     }
 
     /// The processes of the database, which the shares of the processors tell apart.

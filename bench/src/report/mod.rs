@@ -3,6 +3,8 @@
 mod compare;
 mod limits;
 mod ours;
+mod outlets;
+mod replay;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -16,6 +18,8 @@ pub fn render(document: &Document) -> String {
     let mut parts = vec![
         head(document),
         ours::table(document),
+        replay::table(document),
+        outlets::table(document),
         theirs::table(document),
         compare::table(document),
         limits::table(document),

@@ -18,8 +18,6 @@ pub(super) fn table(document: &Document) -> String {
         "W5 MiB after runs",
         "W5 first / second start s",
         "W6 steps/s (per interpreter start)",
-        "W7 replay events/s",
-        "W7 as of the middle, short / medium / long log ms",
         "other CPU %, max",
     ];
     let rows: Vec<_> = systems(document)
@@ -62,13 +60,6 @@ fn row(document: &Document, name: SystemName) -> Vec<String> {
             of(Metric::PythonStepsPerS),
             of(Metric::StepsPerInterpreter)
         ),
-        of(Metric::ReplayEventsPerS),
-        format!(
-            "{} / {} / {}",
-            of(Metric::AsOfShortMs),
-            of(Metric::AsOfMediumMs),
-            of(Metric::AsOfLongMs)
-        ),
         most_other(document, name),
     ]
 }
@@ -90,7 +81,7 @@ fn memory(document: &Document, name: SystemName, parts: &[(&str, Metric)]) -> St
 fn most_other(document: &Document, name: SystemName) -> String {
     let systems = document.rounds.iter().flat_map(|round| &round.systems);
     let shares = systems
-        .filter(|system| system.store == name.store && system.shape == name.shape)
+        .filter(|system| SystemName::of(system) == name)
         .flat_map(|system| &system.measurements)
         .filter_map(|measurement| measurement.cpu.get(OTHER).copied());
     let most = shares.max_by(f64::total_cmp);

@@ -5,6 +5,7 @@ use serde_json::json;
 use super::render;
 use crate::document::{Document, Meta, Round, SystemResult};
 use crate::metric::Metric;
+use crate::outlets::Outlets;
 use crate::scale::Scale;
 use crate::site::StoreKind;
 use crate::system::ShapeKind;
@@ -24,6 +25,7 @@ fn system(latency: f64, other: f64, error: Option<&str>) -> SystemResult {
     SystemResult {
         store: StoreKind::Sqlite,
         shape: ShapeKind::Embedded,
+        outlets: Outlets::Off,
         durability: BTreeMap::new(),
         measurements: vec![
             measurement(

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::table::number;
-use crate::document::Document;
+use crate::document::{Document, SystemResult, system_name};
 use crate::gauge::{DISTURBED, OTHER};
 use crate::metric::Metric;
+use crate::outlets::Outlets;
 use crate::peers::{Peer, PeerFigure};
 use crate::site::StoreKind;
 use crate::stats::median_by;
@@ -44,11 +45,20 @@ pub(super) fn cell(value: Option<Value>) -> String {
 pub(super) struct SystemName {
     pub(super) store: StoreKind,
     pub(super) shape: ShapeKind,
+    pub(super) outlets: Outlets,
 }
 
 impl SystemName {
+    pub(super) fn of(system: &SystemResult) -> Self {
+        Self {
+            store: system.store,
+            shape: system.shape,
+            outlets: system.outlets,
+        }
+    }
+
     pub(super) fn text(self) -> String {
-        format!("{} {}", self.store.as_str(), self.shape.as_str())
+        system_name(self.store, self.shape, self.outlets)
     }
 }
 
@@ -57,10 +67,7 @@ pub(super) fn systems(document: &Document) -> Vec<SystemName> {
     let all = document.rounds.iter().flat_map(|round| &round.systems);
     let mut names: Vec<_> = all
         .filter(|system| !system.measurements.is_empty())
-        .map(|system| SystemName {
-            store: system.store,
-            shape: system.shape,
-        })
+        .map(SystemName::of)
         .collect();
     names.sort_unstable();
     names.dedup();
@@ -71,7 +78,7 @@ pub(super) fn systems(document: &Document) -> Vec<SystemName> {
 pub(super) fn ours(document: &Document, name: SystemName, metric: Metric) -> Option<Value> {
     let systems = document.rounds.iter().flat_map(|round| &round.systems);
     let measured = systems
-        .filter(|system| system.store == name.store && system.shape == name.shape)
+        .filter(|system| SystemName::of(system) == name)
         // A figure counts only if the log bears it out.
         .filter(|system| system.error.is_none())
         .flat_map(|system| &system.measurements)

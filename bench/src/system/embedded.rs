@@ -7,15 +7,20 @@ use async_trait::async_trait;
 use noetl_api::WorkerApi;
 use noetl_api::catalog::RegisterRequest;
 use noetl_api::execute::ExecuteRequest;
+use noetl_api::internal::OutboxClaimRequest;
 use noetl_api::replay::{ReplayAnswer, ReplayQuery};
-use noetl_server::{Runtime, Settings, SystemClock};
+use noetl_server::{
+    LinkSettings, NatsSettings, Runtime, Settings, StreamSettings, SystemClock,
+};
+use noetl_store::Store;
 use noetl_tools::Toolbox;
 use noetl_types::{ExecutionId, ExecutionStatus, PoolName, WorkerId};
 use noetl_worker::{Worker, WorkerError};
 use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{System, last_handle};
+use super::{Claimed, System, last_handle};
+use crate::broker::Broker;
 use crate::error::BenchError;
 use crate::playbooks::Playbook;
 use crate::site::{Commits, OpenStore, Site};
@@ -26,6 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The product inside of this process.
 pub(super) struct Embedded {
     runtime: Runtime,
+    store: Arc<dyn Store>,
     commits: Commits,
     /// Ends the worker, also where the system is dropped because something failed.
     leaving: DropGuard,
@@ -33,9 +39,10 @@ pub(super) struct Embedded {
 }
 
 impl Embedded {
-    pub(super) async fn start(site: &Site) -> Result<Self, BenchError> {
+    pub(super) async fn start(site: &Site, broker: Option<&Broker>) -> Result<Self, BenchError> {
         let OpenStore { store, commits } = site.open().await?;
-        let runtime = Runtime::open(store, Arc::new(SystemClock), Settings::default()).await?;
+        let opened = Arc::clone(&store);
+        let runtime = Runtime::open(opened, Arc::new(SystemClock), settings(broker)).await?;
         let api: Arc<dyn WorkerApi> = Arc::new(runtime.clone());
         let tools = noetl_tools::Settings::default().with_environment(std::env::vars(), &[]);
         let toolbox = Arc::new(Toolbox::new(tools));
@@ -46,10 +53,30 @@ impl Embedded {
         let worker = Worker::new(api, toolbox, settings).run(leaving.clone());
         Ok(Self {
             runtime,
+            store,
             commits,
             leaving: leaving.drop_guard(),
             worker: tokio::spawn(worker),
         })
+    }
+}
+
+/// Nothing is tuned but the outlets, and the stream begins with the log.
+fn settings(broker: Option<&Broker>) -> Settings {
+    Settings {
+        outbox: broker.is_some(),
+        nats: broker.map(|broker| NatsSettings {
+            link: LinkSettings {
+                url: broker.url().to_owned(),
+                ..LinkSettings::default()
+            },
+            stream: Some(StreamSettings {
+                backfill: true,
+                ..StreamSettings::default()
+            }),
+            ..NatsSettings::default()
+        }),
+        ..Settings::default()
     }
 }
 
@@ -80,6 +107,31 @@ impl System for Embedded {
 
     async fn replay(&self, query: &ReplayQuery) -> Result<ReplayAnswer, BenchError> {
         Ok(self.runtime.replay_state(query.clone()).await?)
+    }
+
+    async fn claim(&self, limit: u32) -> Result<Vec<Claimed>, BenchError> {
+        let request = OutboxClaimRequest {
+            limit: Some(limit.into()),
+        };
+        let answer = self.runtime.claim_outbox(request).await?;
+        Ok(Claimed::of(&answer))
+    }
+
+    async fn mark(&self, rows: &[Claimed]) -> Result<u64, BenchError> {
+        let marked = self.runtime.mark_outbox_published(Claimed::marks(rows));
+        Ok(marked.await?.marked)
+    }
+
+    async fn pending(&self) -> Result<u64, BenchError> {
+        Ok(self.runtime.outbox_pending().await?.pending)
+    }
+
+    async fn stream_lag(&self) -> Result<u64, BenchError> {
+        Ok(self.runtime.stream_status().await?.lag_events)
+    }
+
+    fn store(&self) -> Option<Arc<dyn Store>> {
+        Some(Arc::clone(&self.store))
     }
 
     fn processes(&self) -> Vec<(&'static str, u32)> {

@@ -14,11 +14,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use clap::ValueEnum;
 use noetl_api::execute::ExecuteRequest;
+use noetl_api::internal::{MarkPublishedRequest, OutboxClaimAnswer};
 use noetl_api::replay::{ReplayAnswer, ReplayQuery};
-use noetl_types::{ExecutionId, ExecutionStatus, PlaybookPath};
+use noetl_store::Store;
+use noetl_types::{ExecutionId, ExecutionStatus, OutboxId, PlaybookPath};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
+use crate::broker::Broker;
 use crate::error::BenchError;
 use crate::ledger::Ledger;
 use crate::playbooks::{Playbook, one_step};
@@ -90,6 +93,21 @@ pub(crate) trait System: Send + Sync {
     /// A run as of a moment.
     async fn replay(&self, query: &ReplayQuery) -> Result<ReplayAnswer, BenchError>;
 
+    /// Takes rows of the outbox, as a publisher does.
+    async fn claim(&self, limit: u32) -> Result<Vec<Claimed>, BenchError>;
+
+    /// Marks such rows as published, and says how many that changed.
+    async fn mark(&self, rows: &[Claimed]) -> Result<u64, BenchError>;
+
+    /// How many rows of the outbox could be taken.
+    async fn pending(&self) -> Result<u64, BenchError>;
+
+    /// How many events the stream lacks.
+    async fn stream_lag(&self) -> Result<u64, BenchError>;
+
+    /// Its store, where that is in this process.
+    fn store(&self) -> Option<Arc<dyn Store>>;
+
     /// Its processes, by name, apart from the one that this is.
     fn processes(&self) -> Vec<(&'static str, u32)>;
 
@@ -98,6 +116,30 @@ pub(crate) trait System: Send + Sync {
 
     /// Stops it. The caller gives up the last handle, so that nothing keeps the store open.
     async fn stop(self: Arc<Self>) -> Result<(), BenchError>;
+}
+
+/// A row of the outbox in the hands of a publisher, and the attempt that its mark is fenced by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Claimed {
+    pub(crate) outbox_id: OutboxId,
+    pub(crate) attempts: u32,
+}
+
+impl Claimed {
+    fn of(answer: &OutboxClaimAnswer) -> Vec<Self> {
+        let rows = answer.rows.iter().map(|row| Self {
+            outbox_id: row.outbox_id,
+            attempts: row.attempts,
+        });
+        rows.collect()
+    }
+
+    fn marks(rows: &[Self]) -> MarkPublishedRequest {
+        MarkPublishedRequest {
+            outbox_ids: rows.iter().map(|row| row.outbox_id).collect(),
+            attempts: Some(rows.iter().map(|row| row.attempts.into()).collect()),
+        }
+    }
 }
 
 /// A system that has just been started, and how long it took until it accepted a run.
@@ -112,17 +154,20 @@ fn last_handle<T>(handle: Arc<T>) -> Result<T, BenchError> {
         .ok_or_else(|| BenchError::Harness("the system is still in use".to_owned()))
 }
 
-/// Starts a system and waits until it accepts a run, and until that run has ended.
+/// Starts a system, with its outlets on where there is a broker, and waits until it accepts a run, and until that run has ended.
 pub(crate) async fn launch(
     shape: &Shape,
     site: &Site,
+    broker: Option<&Broker>,
     ledger: &Ledger,
 ) -> Result<Launched, BenchError> {
     let playbook = one_step()?;
     let began = Instant::now();
     let system: Arc<dyn System> = match shape {
-        Shape::Embedded => Arc::new(embedded::Embedded::start(site).await?),
-        Shape::Processes { noetl } => Arc::new(processes::Processes::start(noetl, site).await?),
+        Shape::Embedded => Arc::new(embedded::Embedded::start(site, broker).await?),
+        Shape::Processes { noetl } => {
+            Arc::new(processes::Processes::start(noetl, site, broker).await?)
+        }
     };
     system.register(&playbook).await?;
     let (execution_id, _) = system.execute(request(&playbook.path, None)).await?;
@@ -157,6 +202,17 @@ pub(crate) async fn run_known(
     Ok((execution_id, took))
 }
 
+/// Starts a run, and does not wait for it.
+pub(crate) async fn begin(
+    system: &dyn System,
+    ledger: &Ledger,
+    playbook: &Playbook,
+) -> Result<ExecutionId, BenchError> {
+    let (execution_id, _) = system.execute(request(&playbook.path, None)).await?;
+    ledger.note(execution_id, playbook.commands);
+    Ok(execution_id)
+}
+
 fn request(path: &PlaybookPath, wait_ms: Option<u64>) -> ExecuteRequest {
     ExecuteRequest {
         path: Some(path.clone()),
@@ -165,7 +221,7 @@ fn request(path: &PlaybookPath, wait_ms: Option<u64>) -> ExecuteRequest {
     }
 }
 
-async fn ended_well(
+pub(crate) async fn ended_well(
     system: &dyn System,
     execution_id: ExecutionId,
     status: Option<ExecutionStatus>,

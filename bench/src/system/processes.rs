@@ -8,14 +8,18 @@ use std::time::Duration;
 use async_trait::async_trait;
 use noetl_api::catalog::RegisterRequest;
 use noetl_api::execute::ExecuteRequest;
+use noetl_api::internal::OutboxClaimRequest;
 use noetl_api::replay::{ReplayAnswer, ReplayQuery};
+use noetl_api::client::BearerToken;
 use noetl_api::{Client, ClientSettings};
+use noetl_store::Store;
 use noetl_types::{ExecutionId, ExecutionStatus};
 use tokio::process::Command;
 use tokio::time::{Instant, sleep};
 
 use super::child::Child;
-use super::{System, last_handle};
+use super::{Claimed, System, last_handle};
+use crate::broker::Broker;
 use crate::error::BenchError;
 use crate::playbooks::{Playbook, one_step};
 use crate::site::Site;
@@ -27,19 +31,28 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// The pause between two looks at a run that outlasts a call.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// The token of the internal API, which nobody but this process can reach.
+const TOKEN: &str = "a-token-for-the-time-of-a-measurement";
+
 /// The product as two processes.
 pub(super) struct Processes {
     client: Client,
+    /// Shows the token of the internal API.
+    publisher: Client,
     server: Child,
     worker: Child,
 }
 
 impl Processes {
-    pub(super) async fn start(noetl: &Path, site: &Site) -> Result<Self, BenchError> {
+    pub(super) async fn start(
+        noetl: &Path,
+        site: &Site,
+        broker: Option<&Broker>,
+    ) -> Result<Self, BenchError> {
         let port = free_port()?;
         let url = format!("http://127.0.0.1:{port}");
-        let client = Client::new(&url, ClientSettings::default())
-            .map_err(|error| BenchError::Harness(error.to_string()))?;
+        let caller = client(&url, None)?;
+        let publisher = client(&url, Some(BearerToken::new(TOKEN)))?;
         let (store, variables) = site.server_store();
         let mut server = command(noetl, "server");
         server
@@ -52,18 +65,40 @@ impl Processes {
             ])
             .arg(store)
             .env("NOETL_DEV", "true")
-            .envs(variables);
+            .envs(variables)
+            .envs(outlets(broker));
         let mut server = Child::spawn("server", server, site.folder())?;
         let mut worker = command(noetl, "worker");
         worker.args(["--server", &url]);
         let worker = Child::spawn("worker", worker, site.folder())?;
-        answers(&client, &mut server).await?;
+        answers(&caller, &mut server).await?;
         Ok(Self {
-            client,
+            client: caller,
+            publisher,
             server,
             worker,
         })
     }
+}
+
+fn client(url: &str, token: Option<BearerToken>) -> Result<Client, BenchError> {
+    let settings = ClientSettings {
+        token,
+        ..ClientSettings::default()
+    };
+    Client::new(url, settings).map_err(|error| BenchError::Harness(error.to_string()))
+}
+
+/// The environment that turns the outlets on. The stream begins with the log.
+fn outlets(broker: Option<&Broker>) -> Vec<(&'static str, String)> {
+    broker.map_or_else(Vec::new, |broker| {
+        vec![
+            ("NOETL_NATS_URL", broker.url().to_owned()),
+            ("NOETL_EVENT_STREAM_ENABLED", "true".to_owned()),
+            ("NOETL_EVENT_STREAM_BACKFILL", "true".to_owned()),
+            ("NOETL_INTERNAL_API_TOKEN", TOKEN.to_owned()),
+        ]
+    })
 }
 
 /// The command of a role. Only programs of this machine may call, and they need no token.
@@ -136,6 +171,31 @@ impl System for Processes {
 
     async fn replay(&self, query: &ReplayQuery) -> Result<ReplayAnswer, BenchError> {
         Ok(self.client.replay_state(query).await?)
+    }
+
+    async fn claim(&self, limit: u32) -> Result<Vec<Claimed>, BenchError> {
+        let request = OutboxClaimRequest {
+            limit: Some(limit.into()),
+        };
+        let answer = self.publisher.claim_outbox(&request).await?;
+        Ok(Claimed::of(&answer))
+    }
+
+    async fn mark(&self, rows: &[Claimed]) -> Result<u64, BenchError> {
+        let marks = Claimed::marks(rows);
+        Ok(self.publisher.mark_published(&marks).await?.marked)
+    }
+
+    async fn pending(&self) -> Result<u64, BenchError> {
+        Ok(self.publisher.outbox_pending().await?.pending)
+    }
+
+    async fn stream_lag(&self) -> Result<u64, BenchError> {
+        Ok(self.client.stream_status().await?.lag_events)
+    }
+
+    fn store(&self) -> Option<Arc<dyn Store>> {
+        None
     }
 
     fn processes(&self) -> Vec<(&'static str, u32)> {

@@ -27,7 +27,7 @@ pub(super) async fn measure(lab: Lab<'_>) -> Result<(Lab<'_>, Figures), BenchErr
         ("worker", Metric::UsedWorkerMib),
     ];
     note_memory(&lab, &mut figures, names);
-    let (lab, ready_s) = lab.restart().await?;
+    let (lab, ready_s) = lab.restart(None).await?;
     figures.insert(Metric::SecondStartS, ready_s);
     Ok((lab, figures))
 }
