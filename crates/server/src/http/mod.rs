@@ -17,6 +17,7 @@ mod handlers;
 mod identity;
 mod internal;
 mod live;
+mod openapi;
 mod params;
 mod rates;
 mod request_id;

@@ -323,7 +323,7 @@ fn check(request: &NewToken, is_operator: bool) -> Result<(), RuntimeError> {
     }
     if request.path_globs.is_some() {
         let text = "tokens cannot be bound to paths here yet, so none is made that looks so";
-        return refused(ErrorCode::NotSupported, text.to_owned());
+        return refused(ErrorCode::Validation, text.to_owned());
     }
     match request.ttl_days {
         Some(days) if !(1..=MAX_DAYS).contains(&days) => {

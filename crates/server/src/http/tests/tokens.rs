@@ -22,7 +22,7 @@ use crate::http::routes::{Declared, table};
 use crate::http::settings::HttpSettings;
 use crate::runtime::{Behalf, Runtime};
 
-pub(super) const METHODS: [(MethodFilter, Method); 5] = [
+pub(in crate::http) const METHODS: [(MethodFilter, Method); 5] = [
     (MethodFilter::GET, Method::GET),
     (MethodFilter::POST, Method::POST),
     (MethodFilter::PUT, Method::PUT),
@@ -311,7 +311,7 @@ async fn tokens_are_made_within_bounds() {
         ),
         (
             json!({ "name": "x", "scopes": ["worker"], "path_globs": ["a"] }),
-            ErrorCode::NotSupported,
+            ErrorCode::Validation,
         ),
         (
             json!({ "name": "x", "scopes": ["worker"], "wings": 2 }),
