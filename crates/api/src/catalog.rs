@@ -8,6 +8,7 @@ use crate::execute::Version;
 
 /// A wish to register a definition. A classic body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RegisterRequest {
     /// The document, or its base64.
     pub content: String,
@@ -21,6 +22,7 @@ pub struct RegisterRequest {
 
 /// A definition is registered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RegisterAnswer {
     /// `success`.
     pub status: Text,
@@ -45,6 +47,7 @@ pub struct RegisterAnswer {
 
 /// A wish to see a definition. A classic body.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResourceRequest {
     /// By id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -59,6 +62,7 @@ pub struct ResourceRequest {
 
 /// Many definitions to be registered, each by itself. A classic body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RegisterBatch {
     /// At most [`noetl_types::limits::MAX_REGISTER_BATCH`].
     pub items: Vec<RegisterRequest>,
@@ -66,6 +70,7 @@ pub struct RegisterBatch {
 
 /// What became of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RegisterBatchAnswer {
     /// How many are registered.
     pub registered: u32,
@@ -77,6 +82,7 @@ pub struct RegisterBatchAnswer {
 
 /// What became of one of many definitions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RegisterVerdict {
     /// Its place in the request, from 0.
     pub index: u32,
@@ -98,6 +104,7 @@ pub struct RegisterVerdict {
 
 /// A wish to see definitions. A classic body.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ListRequest {
     /// Only those of a kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,6 +128,7 @@ pub struct ListRequest {
 
 /// A wish to see agents. A classic body.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AgentsRequest {
     /// Only those that can do all of this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -129,6 +137,7 @@ pub struct AgentsRequest {
 
 /// Definitions.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CatalogList {
     /// In the order of their paths.
     pub entries: Vec<CatalogLine>,
@@ -139,6 +148,7 @@ pub struct CatalogList {
 
 /// A definition as lists show it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CatalogLine {
     /// Its id.
     pub catalog_id: CatalogId,
@@ -165,6 +175,7 @@ pub struct CatalogLine {
 
 /// The text of a playbook.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Content {
     /// The text.
     pub content: Text,
@@ -176,6 +187,7 @@ pub struct Content {
 
 /// A text to be registered or checked. A classic body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ContentRequest {
     /// The document, or its base64.
     pub content: String,
@@ -183,6 +195,7 @@ pub struct ContentRequest {
 
 /// Whether a document is well.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Validation {
     /// Whether it is.
     pub valid: bool,
@@ -195,6 +208,7 @@ pub struct Validation {
 
 /// What a form for the input of a playbook needs to know.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UiSchema {
     /// The path of the definition.
     pub path: PlaybookPath,
@@ -216,6 +230,7 @@ pub struct UiSchema {
 
 /// One value of an input.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UiField {
     /// Its name.
     pub name: Text,
@@ -237,6 +252,7 @@ pub struct UiField {
 
 /// A wish to take a definition out of the archive.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RestoreRequest {
     /// Its path.
@@ -245,6 +261,7 @@ pub struct RestoreRequest {
 
 /// What became of a definition that was put into the archive, or taken out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ArchiveAnswer {
     /// `archived` or `active`.
     pub status: Text,
@@ -256,6 +273,7 @@ pub struct ArchiveAnswer {
 
 /// A definition.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CatalogItem {
     /// Its id.
     pub catalog_id: CatalogId,

@@ -13,9 +13,11 @@ use crate::token::LeaseToken;
 
 /// A command with what a classic worker needs to run it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClassicCommand {
     /// The run.
     #[serde(with = "as_number")]
+    #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
     pub execution_id: ExecutionId,
     /// The step, as an id.
     pub node_id: StepName,
@@ -32,6 +34,7 @@ pub struct ClassicCommand {
 
 /// What a classic worker renders and runs.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClassicContext {
     /// The tool as the playbook has it; a list for a pipeline.
     pub tool_config: Json,
@@ -43,6 +46,7 @@ pub struct ClassicContext {
 
 /// A wish to have a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClaimRequest {
     /// Who.
     pub worker_id: WorkerId,
@@ -50,11 +54,13 @@ pub struct ClaimRequest {
 
 /// The command is the worker's.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClaimAnswer {
     /// `ok`.
     pub status: Text,
     /// The event that issued it.
     #[serde(with = "as_number")]
+    #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
     pub event_id: EventId,
     /// The command.
     #[serde(flatten)]
@@ -69,6 +75,7 @@ pub struct ClaimAnswer {
 
 /// How the result of an event is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ResultKind {
     /// In the payload.
@@ -82,6 +89,7 @@ pub enum ResultKind {
 
 /// Something that a worker tells.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EventPost {
     /// The run.
     pub execution_id: ExecutionId,
@@ -95,6 +103,7 @@ pub struct EventPost {
 
 /// What is told, and of which step.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TaleOfEvent {
     /// The step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -141,11 +150,13 @@ pub struct TaleOfEvent {
 
 /// What became of an event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EventAnswer {
     /// `ok`, or `ignored` where it came too late or from somebody whose command it is not.
     pub status: Text,
     /// Its id.
     #[serde(with = "as_number")]
+    #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
     pub event_id: EventId,
     /// How many commands followed.
     pub commands_generated: u32,
@@ -156,6 +167,7 @@ pub struct EventAnswer {
 
 /// Several things that a worker tells of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EventBatch {
     /// The run.
     pub execution_id: ExecutionId,
@@ -168,11 +180,16 @@ pub struct EventBatch {
 
 /// What became of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EventBatchAnswer {
     /// `ok`.
     pub status: Text,
     /// Their ids, in order.
     #[serde(with = "as_number::list")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<noetl_types::schema::IdNumber>")
+    )]
     pub event_ids: Vec<EventId>,
     /// How many commands followed.
     pub commands_generated: u32,
@@ -180,6 +197,7 @@ pub struct EventBatchAnswer {
 
 /// A page of the queue.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CommandList {
     /// The commands, oldest first.
     pub commands: Vec<CommandLine>,
@@ -190,6 +208,7 @@ pub struct CommandList {
 
 /// A command as lists show it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CommandLine {
     /// The command.
     pub command_id: CommandId,

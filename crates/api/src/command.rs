@@ -11,6 +11,7 @@ use crate::token::LeaseToken;
 
 /// A worker asks for work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LeaseRequest {
     /// Who asks.
@@ -33,6 +34,7 @@ pub struct LeaseRequest {
 
 /// Work for a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeaseAnswer {
     /// The commands, each of them now the worker's.
     pub commands: Vec<LeasedCommand>,
@@ -43,6 +45,7 @@ pub struct LeaseAnswer {
 
 /// A command with all that a worker needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LeasedCommand {
     /// The run.
     pub execution_id: ExecutionId,
@@ -78,6 +81,7 @@ pub struct LeasedCommand {
 
 /// Where a command belongs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CommandMeta {
     /// The definition that its run is pinned to.
     pub catalog_id: CatalogId,
@@ -104,6 +108,7 @@ pub struct CommandMeta {
 
 /// What proves that a command is still one's own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct HeldLease {
     /// The run.
@@ -118,6 +123,7 @@ pub struct HeldLease {
 
 /// A worker keeps its commands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct HeartbeatRequest {
     /// Who.
@@ -131,6 +137,7 @@ pub struct HeartbeatRequest {
 
 /// What became of the wish to keep them; in the order of the request.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HeartbeatAnswer {
     /// One for each.
     pub leases: Vec<KeptLease>,
@@ -138,6 +145,7 @@ pub struct HeartbeatAnswer {
 
 /// What became of one lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KeptLease {
     /// The command.
     pub command_id: CommandId,
@@ -156,6 +164,7 @@ pub struct KeptLease {
 
 /// A worker tells what became of its commands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ReportRequest {
     /// Who.
@@ -169,6 +178,7 @@ pub struct ReportRequest {
 
 /// What a worker that reports would like to have next.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NextLease {
     /// The pool that it works for.
@@ -188,6 +198,7 @@ pub struct NextLease {
 
 /// What became of a command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CommandReport {
     /// The run.
@@ -248,6 +259,7 @@ const fn first() -> u32 {
 
 /// What became of the rows of a frame.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct FrameReport {
     /// How many were claimed; none ends the chain of frames.
@@ -265,6 +277,7 @@ pub struct FrameReport {
 
 /// A row whose tasks failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RowError {
     /// Its place in the frame, from 0.
@@ -275,6 +288,7 @@ pub struct RowError {
 
 /// How a command went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ReportStatus {
     /// Well.
@@ -289,6 +303,7 @@ pub enum ReportStatus {
 
 /// What became of a task of a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct TaskReport {
     /// The task.
@@ -304,6 +319,7 @@ pub struct TaskReport {
 
 /// How a task went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TaskStatus {
     /// Well.
@@ -314,6 +330,7 @@ pub enum TaskStatus {
 
 /// An attempt of a task that failed and is made again.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RetriedTask {
     /// What it failed with.
@@ -322,6 +339,7 @@ pub struct RetriedTask {
     pub attempt: u32,
     /// After how long it is made again.
     #[serde(with = "noetl_types::time::as_ms")]
+    #[cfg_attr(feature = "schema", schemars(with = "u64"))]
     pub retry_in_ms: Millis,
     /// When it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -330,6 +348,7 @@ pub struct RetriedTask {
 
 /// What became of reports, and what to do next.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReportAnswer {
     /// One for each report, in the order of the request.
     pub results: Vec<ReportResult>,
@@ -340,6 +359,7 @@ pub struct ReportAnswer {
 
 /// What became of a report.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReportResult {
     /// The command.
     pub command_id: CommandId,
@@ -358,6 +378,7 @@ pub struct ReportResult {
 
 /// Whether a report counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ReportVerdict {
     /// It does, durably.

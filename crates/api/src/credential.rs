@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// A credential to be kept; one of the same name is replaced.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PutCredential {
     /// Its name, which playbooks use.
     pub name: Text,
@@ -29,6 +30,7 @@ pub struct PutCredential {
 
 /// A credential, with its secret for those alone who may have it.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CredentialView {
     /// Its id.
     pub id: CredentialId,
@@ -57,6 +59,7 @@ pub struct CredentialView {
 
 /// Credentials without their secrets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CredentialList {
     /// The credentials.
     pub items: Vec<CredentialView>,
@@ -67,6 +70,7 @@ pub struct CredentialList {
 
 /// A credential is gone.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DeletedCredential {
     /// For people.
     pub message: Text,
@@ -76,6 +80,7 @@ pub struct DeletedCredential {
 
 /// How much of a rotation to do at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct RotationRequest {
     /// Records that are looked at together.
@@ -95,6 +100,7 @@ impl Default for RotationRequest {
 
 /// What a rotation did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rotation {
     /// Records that were looked at.
     pub processed: u64,

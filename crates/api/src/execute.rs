@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// A wish to run a definition. A classic body: what it does not know it passes over.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExecuteRequest {
     /// The definition, by path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -51,6 +52,7 @@ pub struct ExecuteRequest {
 
 /// The key under which no second run is made, for a while.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Dedup {
     /// Any text.
     pub key: Text,
@@ -61,6 +63,7 @@ pub struct Dedup {
 
 /// Many runs to be started, each by itself. A classic body.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExecuteBatch {
     /// From 1 to [`noetl_types::limits::MAX_EXECUTE_BATCH`].
     pub executions: Vec<Json>,
@@ -68,6 +71,7 @@ pub struct ExecuteBatch {
 
 /// What became of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExecuteBatchAnswer {
     /// How many were asked for.
     pub count: u32,
@@ -83,6 +87,7 @@ pub struct ExecuteBatchAnswer {
 
 /// What became of one of many runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExecuteVerdict {
     /// Its place in the request, from 0.
     pub index: u32,
@@ -100,6 +105,7 @@ pub struct ExecuteVerdict {
 
 /// A wish to run a definition again with the input of an earlier run. A classic body.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RerunRequest {
     /// What is laid over the input of the earlier run.
     #[serde(default, alias = "payload", skip_serializing_if = "Option::is_none")]
@@ -108,6 +114,7 @@ pub struct RerunRequest {
 
 /// A version of a definition.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Version {
     /// The one of this number.
@@ -118,6 +125,7 @@ pub enum Version {
 
 /// A run began.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExecuteAnswer {
     /// The run.
     pub execution_id: ExecutionId,
@@ -138,6 +146,7 @@ pub struct ExecuteAnswer {
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Outcome {
     /// How.
     pub status: ExecutionStatus,

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 /// A line of the list of runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExecutionLine {
     /// The run.
     pub execution_id: ExecutionId,
@@ -44,6 +45,7 @@ pub struct ExecutionLine {
 
 /// A run with a page of its log.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExecutionDetail {
     /// The line of the list.
     #[serde(flatten)]
@@ -61,6 +63,7 @@ pub struct ExecutionDetail {
 
 /// Which part of a log a page shows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pagination {
     /// The page, from 1.
     pub page: u32,
@@ -78,6 +81,7 @@ pub struct Pagination {
 
 /// An event as readers see it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EventView {
     /// Its id.
     pub event_id: EventId,
@@ -124,6 +128,7 @@ pub struct EventView {
 
 /// A page of a log.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EventPage {
     /// The events.
     pub events: Vec<EventView>,
@@ -134,6 +139,7 @@ pub struct EventPage {
 
 /// Where a run stands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[expect(
     clippy::struct_excessive_bools,
     reason = "the classic form of the answer"
@@ -177,6 +183,7 @@ pub struct StatusView {
 
 /// How far a run is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Progress {
     /// Steps of its playbook.
     pub total_steps: u32,
@@ -190,6 +197,7 @@ pub struct Progress {
 
 /// A wish to end a run. A classic body.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CancelRequest {
     /// Why.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -201,6 +209,7 @@ pub struct CancelRequest {
 
 /// A run was ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CancelAnswer {
     /// The run.
     pub execution_id: ExecutionId,
@@ -214,6 +223,7 @@ pub struct CancelAnswer {
 
 /// Whether somebody ended a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CancellationCheck {
     /// The run.
     pub execution_id: ExecutionId,
@@ -223,6 +233,7 @@ pub struct CancellationCheck {
 
 /// A wish to hold a run, or to let it go on.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SteerRequest {
     /// Why.
@@ -232,6 +243,7 @@ pub struct SteerRequest {
 
 /// Where a run stands after it was steered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SteerAnswer {
     /// The run.
     pub execution_id: ExecutionId,
@@ -243,6 +255,7 @@ pub struct SteerAnswer {
 
 /// How a run is said to have ended. A classic body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FinalizeRequest {
     /// `COMPLETED` or `FAILED`.
     pub status: ExecutionStatus,
@@ -256,6 +269,7 @@ pub struct FinalizeRequest {
 
 /// A run ended as it was said.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FinalizeAnswer {
     /// The run.
     pub execution_id: ExecutionId,
@@ -267,6 +281,7 @@ pub struct FinalizeAnswer {
 
 /// A wish to end runs that nothing happens to any more. A classic body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct CleanupRequest {
     /// How long ago they must have begun.
@@ -286,6 +301,7 @@ impl Default for CleanupRequest {
 
 /// Runs that nothing happened to any more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CleanupAnswer {
     /// How many were ended.
     pub cancelled_count: u32,

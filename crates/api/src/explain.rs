@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// What is explained of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExplainQuery {
     /// Only what has to do with this step.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -13,6 +14,7 @@ pub struct ExplainQuery {
 
 /// Why a run stands where it stands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Explanation {
     /// The run.
     pub execution_id: ExecutionId,
@@ -39,6 +41,7 @@ const fn is_zero(number: &u64) -> bool {
 
 /// Something that a run waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WaitingOn {
     /// What kind of thing.
     pub kind: WaitingKind,
@@ -67,6 +70,7 @@ pub const MAX_HOLDERS: usize = 10;
 ///
 /// They stand in the order in which they hinder: what nobody but a person can change comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum WaitingKind {
     /// Somebody holds the run.
@@ -114,6 +118,7 @@ impl WaitingKind {
 
 /// An error that nothing caught.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FailureView {
     /// The step that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -130,6 +135,7 @@ pub struct FailureView {
 
 /// An event that led to something.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cause {
     /// Its place in the run.
     pub seq: Seq,

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// A process lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Alive {
     /// Always the same, since a dead process answers nothing.
     pub status: Health,
@@ -14,6 +15,7 @@ pub struct Alive {
 
 /// Whether something works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Health {
     /// It does.
@@ -26,6 +28,7 @@ pub enum Health {
 
 /// Whether a server can work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Ready {
     /// The worst of its checks.
     pub status: Health,

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// A publisher wants rows of the outbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutboxClaimRequest {
     /// How many; the nearest number from 1 to 1000 is taken, 100 where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -18,6 +19,7 @@ pub struct OutboxClaimRequest {
 
 /// Rows that are the publisher's for a while.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutboxClaimAnswer {
     /// In the order in which they became available.
     pub rows: Vec<OutboxMessage>,
@@ -27,18 +29,25 @@ pub struct OutboxClaimAnswer {
 
 /// A row of the outbox in the hands of a publisher.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutboxMessage {
     /// The row.
     #[serde(with = "as_number")]
+    #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
     pub outbox_id: OutboxId,
     /// The event.
     #[serde(with = "as_number")]
+    #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
     pub event_id: EventId,
     /// Its run; absent in rows of others that do not say.
     #[serde(
         default,
         with = "as_number::option",
         skip_serializing_if = "Option::is_none"
+    )]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Option<noetl_types::schema::IdNumber>")
     )]
     pub execution_id: Option<ExecutionId>,
     /// Where it is to be published; absent in rows of others that do not say.
@@ -62,9 +71,14 @@ fn absent_codec() -> Text {
 
 /// Rows are out.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MarkPublishedRequest {
     /// The rows.
     #[serde(with = "as_number::list")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<noetl_types::schema::IdNumber>")
+    )]
     pub outbox_ids: Vec<OutboxId>,
     /// The attempt that each was claimed with, in the same order: a row that has another one by now
     /// is somebody else's.
@@ -74,6 +88,7 @@ pub struct MarkPublishedRequest {
 
 /// How many rows a mark changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MarkPublishedAnswer {
     /// Those that were in the caller's hands.
     pub marked: u64,
@@ -81,9 +96,11 @@ pub struct MarkPublishedAnswer {
 
 /// A row could not be published.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MarkFailedRequest {
     /// The row.
     #[serde(with = "as_number")]
+    #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
     pub outbox_id: OutboxId,
     /// Why.
     pub error: Text,
@@ -97,6 +114,7 @@ pub struct MarkFailedRequest {
 
 /// What became of a row that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MarkFailedAnswer {
     /// Whether it was in the caller's hands.
     pub marked: bool,
@@ -106,6 +124,7 @@ pub struct MarkFailedAnswer {
 
 /// How many rows could be claimed now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PendingCount {
     /// Those of publishers that died included.
     pub pending: u64,
@@ -113,6 +132,7 @@ pub struct PendingCount {
 
 /// Rows of the outbox, as an operator looks at them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutboxList {
     /// The rows, by id.
     pub rows: Vec<OutboxLine>,
@@ -122,23 +142,34 @@ pub struct OutboxList {
         with = "as_number::option",
         skip_serializing_if = "Option::is_none"
     )]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Option<noetl_types::schema::IdNumber>")
+    )]
     pub next_after: Option<OutboxId>,
 }
 
 /// A row of the outbox as lists show it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutboxLine {
     /// The row.
     #[serde(with = "as_number")]
+    #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
     pub outbox_id: OutboxId,
     /// The event.
     #[serde(with = "as_number")]
+    #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
     pub event_id: EventId,
     /// Its run.
     #[serde(
         default,
         with = "as_number::option",
         skip_serializing_if = "Option::is_none"
+    )]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Option<noetl_types::schema::IdNumber>")
     )]
     pub execution_id: Option<ExecutionId>,
     /// Where it is published.
@@ -170,14 +201,20 @@ pub struct OutboxLine {
 
 /// Rows that an operator decides about.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutboxIds {
     /// The rows.
     #[serde(with = "as_number::list")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<noetl_types::schema::IdNumber>")
+    )]
     pub outbox_ids: Vec<OutboxId>,
 }
 
 /// How many of them that changed: those that were dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OutboxChanged {
     /// How many.
     pub changed: u64,
@@ -185,6 +222,7 @@ pub struct OutboxChanged {
 
 /// Events of others that are to be in the log.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProjectRequest {
     /// Their envelopes, each as it came.
     pub events: Vec<Json>,
@@ -192,6 +230,7 @@ pub struct ProjectRequest {
 
 /// What became of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProjectAnswer {
     /// How many are in the log from now on.
     pub projected: u64,
@@ -204,6 +243,7 @@ pub struct ProjectAnswer {
 
 /// The same for events as workers tell them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MaterializeAnswer {
     /// How many are in the log from now on.
     pub materialized: u64,
@@ -216,6 +256,7 @@ pub struct MaterializeAnswer {
 
 /// An event that cannot be taken; its neighbours are.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RejectedEvent {
     /// Its place in the request, from 0.
     pub index: usize,
@@ -230,14 +271,20 @@ pub struct RejectedEvent {
 
 /// Runs whose read model is to follow their log.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AdvanceRequest {
     /// The runs.
     #[serde(with = "as_number::list")]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Vec<noetl_types::schema::IdNumber>")
+    )]
     pub execution_ids: Vec<ExecutionId>,
 }
 
 /// What became of them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AdvanceAnswer {
     /// Those that follow their log.
     pub advanced: Vec<Advanced>,
@@ -247,9 +294,11 @@ pub struct AdvanceAnswer {
 
 /// A run whose read model follows its log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Advanced {
     /// The run.
     #[serde(with = "as_number")]
+    #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
     pub execution_id: ExecutionId,
     /// How far.
     pub version: i64,
@@ -259,9 +308,11 @@ pub struct Advanced {
 
 /// A run whose read model does not follow its log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NotAdvanced {
     /// The run.
     #[serde(with = "as_number")]
+    #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
     pub execution_id: ExecutionId,
     /// Why.
     pub error: Text,
@@ -269,6 +320,7 @@ pub struct NotAdvanced {
 
 /// What is to be dropped; without a body all the defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PurgeRequest {
     /// Days that commands are kept which have ended; 7 where absent, none or less skips them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -286,6 +338,7 @@ pub struct PurgeRequest {
 
 /// What was dropped, or would be.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PurgeAnswer {
     /// Commands.
     pub commands_purged: u64,
@@ -307,6 +360,7 @@ pub struct PurgeAnswer {
 
 /// A part of the log that is old enough and stays.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SkippedPart {
     /// Its name.
     pub partition: Text,

@@ -130,6 +130,10 @@ pub const DASHBOARD_WIDGETS: &str = "/api/dashboard/widgets";
 pub const SHARD_INFO: &str = "/api/runtime/shard-info";
 /// Who makes a request.
 pub const WHOAMI: &str = "/api/whoami";
+/// The document of the API.
+pub const OPENAPI: &str = "/api/openapi.json";
+/// The same for people.
+pub const DOCS: &str = "/api/docs";
 /// The tokens.
 pub const TOKENS: &str = "/api/tokens";
 /// A token.

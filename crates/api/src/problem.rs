@@ -8,6 +8,7 @@ pub const PROBLEM_JSON: &str = "application/problem+json";
 
 /// Why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Problem {
     /// Names the kind of problem.
     #[serde(rename = "type")]
@@ -32,6 +33,7 @@ pub struct Problem {
 
 /// One thing that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Detail {
     /// Its code, such as that of a diagnostic.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -11,6 +11,7 @@ use crate::execution::ExecutionLine;
 
 /// Which runs a list shows, newest first.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExecutionsQuery {
     /// Only those that stand so.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,6 +41,7 @@ pub struct ExecutionsQuery {
     pub limit: PageLimit,
     /// How many are passed over first; up to [`noetl_types::limits::MAX_PAGE_OFFSET`].
     #[serde(skip_serializing_if = "is_zero")]
+    #[cfg_attr(feature = "schema", schemars(range(max = 10_000)))]
     pub offset: u32,
     /// Where the page before ended.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -68,6 +70,7 @@ pub const NEXT_CURSOR: &str = "x-next-cursor";
 
 /// Which part of a run's log its page shows, in the order of the log.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DetailQuery {
     /// The page, from 1.
     pub page: u32,
@@ -99,6 +102,7 @@ impl Default for DetailQuery {
 
 /// Which events of a run to show.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EventsQuery {
     /// Only those behind this place.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -123,6 +127,7 @@ pub struct EventsQuery {
 
 /// Which events come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
     /// The oldest.
@@ -145,6 +150,7 @@ impl Order {
 
 /// Which processes a list shows.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PoolsQuery {
     /// Those of this kind; `worker_pool` where absent.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -159,6 +165,7 @@ pub struct PoolsQuery {
 
 /// Which commands a list shows, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CommandsQuery {
     /// Only those that stand so.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -87,6 +87,7 @@ impl ReplayQuery {
 
 /// A run as of a moment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReplayAnswer {
     /// All that the checksum covers.
     #[serde(flatten)]
@@ -118,6 +119,7 @@ pub struct ReplayAnswer {
 
 /// A checksum, and how it was made.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Checksum {
     /// `sha256`.
     #[serde(rename = "type")]
@@ -130,6 +132,7 @@ pub struct Checksum {
 
 /// A snapshot that a fold went on from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ReplaySnapshot {
     /// `execution/<id>/all`.
     pub aggregate_id: Text,
@@ -145,6 +148,7 @@ pub struct ReplaySnapshot {
 
 /// What was found out about the data that one event refers to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PayloadResolution {
     /// Whose list it stands in.
     pub scope: ResolutionScope,
@@ -164,6 +168,7 @@ pub struct PayloadResolution {
 
 /// Whose list a reference stands in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ResolutionScope {
     /// The run's.
@@ -176,6 +181,7 @@ pub enum ResolutionScope {
 
 /// What is at the other end of a reference; never the data itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Resolution {
     /// The address.
     #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
@@ -201,6 +207,7 @@ pub struct Resolution {
 
 /// References in numbers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResolutionSummary {
     /// How many there are.
     pub total: u64,

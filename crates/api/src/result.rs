@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Data to be kept. A classic body: what it does not know it passes over.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PutResult {
     /// Its name, which becomes part of its address.
     pub name: Text,
@@ -56,6 +57,7 @@ impl PutResult {
 
 /// Data is kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct KeptResult {
     /// Its address.
     #[serde(rename = "ref")]

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// A worker makes itself known. A classic body.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RegisterWorker {
     /// Its name: the id that it leases with.
     pub name: Text,
@@ -40,6 +41,7 @@ pub struct RegisterWorker {
 
 /// A process as lists show it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RuntimeView {
     /// Its id.
     pub runtime_id: RuntimeId,
@@ -65,6 +67,7 @@ pub struct RuntimeView {
 
 /// A worker lives, or leaves. A classic body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WorkerName {
     /// Its name.
     pub name: Text,
@@ -79,6 +82,7 @@ pub struct WorkerName {
 
 /// What a worker that lives should know.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PoolHeartbeatAnswer {
     /// `ok`.
     pub status: Text,
@@ -92,6 +96,7 @@ pub struct PoolHeartbeatAnswer {
 
 /// Processes, and how busy the pools are that have anything to do.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pools {
     /// The processes, by name.
     pub items: Vec<RuntimeView>,
@@ -103,6 +108,7 @@ pub struct Pools {
 
 /// How busy a pool is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PoolView {
     /// The pool.
     pub pool: PoolName,
@@ -117,6 +123,7 @@ pub struct PoolView {
 
 /// It is done, and there is nothing more to say.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Done {
     /// `ok`.
     pub status: Text,

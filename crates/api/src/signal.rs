@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// A signal, to one run or to all that wait for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct SignalRequest {
     /// Its name.
@@ -23,6 +24,7 @@ pub struct SignalRequest {
 
 /// A signal is in the log of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SignalAnswer {
     /// The end of the log.
     pub seq: i64,
@@ -32,6 +34,7 @@ pub struct SignalAnswer {
 
 /// A signal was sent to everybody.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BroadcastAnswer {
     /// The signal.
     pub signal_id: SignalId,
@@ -41,6 +44,7 @@ pub struct BroadcastAnswer {
 
 /// The decision of a person.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ApproveRequest {
     /// The step that waits for it.
@@ -60,6 +64,7 @@ pub struct ApproveRequest {
 
 /// A decision is in the log of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ApproveAnswer {
     /// The end of the log.
     pub seq: i64,
@@ -69,6 +74,7 @@ pub struct ApproveAnswer {
 
 /// What waits for a person.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ApprovalList {
     /// In the order of their runs.
     pub approvals: Vec<ApprovalView>,
@@ -76,6 +82,7 @@ pub struct ApprovalList {
 
 /// Something that waits for a person.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ApprovalView {
     /// The run.
     pub execution_id: ExecutionId,

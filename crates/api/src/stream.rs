@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// Where the stream stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StreamStatus {
     /// Whether this server takes part in publishing.
     pub enabled: bool,
@@ -54,6 +55,7 @@ pub struct StreamStatus {
 
 /// A part of the feed of all events.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FeedAnswer {
     /// The events, as the stream carries them.
     pub events: Vec<Json>,

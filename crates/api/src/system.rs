@@ -9,6 +9,7 @@ use crate::health::Health;
 
 /// How much there is of everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stats {
     /// Runs.
     pub total_executions: u64,
@@ -28,6 +29,7 @@ pub struct Stats {
 
 /// The same as the dashboard reads it: once below `stats`, and once beside it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatsAnswer {
     /// `ok`.
     pub status: Text,
@@ -40,6 +42,7 @@ pub struct StatsAnswer {
 
 /// What the dashboard shows.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Widgets {
     /// One for each counter.
     pub widgets: Vec<Json>,
@@ -47,6 +50,7 @@ pub struct Widgets {
 
 /// Where a run is placed among shards.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ShardInfo {
     /// The run.
     pub execution_id: ExecutionId,
@@ -66,6 +70,7 @@ pub struct ShardInfo {
 
 /// The shard that a server is set to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ShardConfig {
     /// How many there are.
     pub shard_count: u32,
@@ -75,6 +80,7 @@ pub struct ShardConfig {
 
 /// Who makes a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WhoAmI {
     /// As logs tell it.
     pub actor: Text,
@@ -88,6 +94,7 @@ pub struct WhoAmI {
 
 /// How a server is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HealthAnswer {
     /// `ok` or `unhealthy`.
     pub status: Text,
@@ -103,6 +110,7 @@ pub struct HealthAnswer {
 
 /// What a server knows of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ServerStatus {
     /// Whether it can work.
     pub status: Health,

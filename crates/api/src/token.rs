@@ -51,6 +51,21 @@ impl<'de> Deserialize<'de> for LeaseToken {
     }
 }
 
+#[cfg(feature = "schema")]
+impl schemars::JsonSchema for LeaseToken {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "LeaseToken".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        schemars::json_schema!({ "type": "string", "pattern": "^[0-9a-fA-F]{32}$" })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// A token that is to be made.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewToken {
     /// What people call it; logs of runs name it as the actor.
@@ -33,6 +34,7 @@ pub struct NewToken {
 
 /// A token, without what it proves itself by.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TokenView {
     /// Its id.
     pub id: TokenId,
@@ -69,6 +71,7 @@ pub struct TokenView {
 
 /// A token that was made.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CreatedToken {
     /// The token itself. It is shown here, and never again.
     pub token: Text,
@@ -88,6 +91,7 @@ impl std::fmt::Debug for CreatedToken {
 
 /// A page of tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TokenList {
     /// The tokens, oldest first.
     pub tokens: Vec<TokenView>,
@@ -98,6 +102,7 @@ pub struct TokenList {
 
 /// Something that was done, or tried.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AuditView {
     /// Its id.
     pub id: AuditId,
@@ -126,6 +131,7 @@ pub struct AuditView {
 
 /// A page of the trail, newest first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AuditPage {
     /// The entries.
     pub entries: Vec<AuditView>,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// A variable to be set, in the long form of a classic body.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NewVar {
     /// Its name.
     #[serde(alias = "name")]
@@ -22,6 +23,7 @@ pub struct NewVar {
 
 /// Variables were set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VarsSet {
     /// The run.
     pub execution_id: ExecutionId,
@@ -33,6 +35,7 @@ pub struct VarsSet {
 
 /// The variables of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Vars {
     /// The run.
     pub execution_id: ExecutionId,
@@ -44,6 +47,7 @@ pub struct Vars {
 
 /// A variable of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VarView {
     /// The run.
     pub execution_id: ExecutionId,
@@ -62,6 +66,7 @@ pub struct VarView {
 
 /// Variables were forgotten.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VarsDeleted {
     /// The run.
     pub execution_id: ExecutionId,

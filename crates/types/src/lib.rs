@@ -14,6 +14,8 @@ mod quantity;
 pub mod record;
 pub mod redact;
 pub mod replay;
+#[cfg(feature = "schema")]
+pub mod schema;
 pub mod scope;
 pub mod size;
 pub mod status;

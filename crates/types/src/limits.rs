@@ -136,6 +136,21 @@ macro_rules! bounded_number {
                 Self::new(i64::deserialize(deserializer)?).map_err(serde::de::Error::custom)
             }
         }
+
+        #[cfg(feature = "schema")]
+        impl schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                crate::schema::bounded(Self::MIN.0.into(), Self::MAX.0.into())
+            }
+        }
     };
 }
 

@@ -210,6 +210,21 @@ macro_rules! name {
                 crate::text::deserialize(deserializer, $kind, |name| Self::new(name))
             }
         }
+
+        #[cfg(feature = "schema")]
+        impl schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                crate::schema::name(Self::RULE.longest)
+            }
+        }
     };
 }
 

@@ -91,6 +91,17 @@ macro_rules! words {
                 $crate::text::deserialize(deserializer, $what, Self::parse)
             }
         }
+
+        #[cfg(feature = "schema")]
+        impl schemars::JsonSchema for $name {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                $crate::schema::words(Self::ALL.iter().map(|word| word.as_str()))
+            }
+        }
     };
 }
 

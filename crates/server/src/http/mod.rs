@@ -18,6 +18,7 @@ mod identity;
 mod internal;
 mod live;
 mod once;
+mod openapi;
 mod params;
 mod rates;
 mod request_id;

@@ -149,6 +149,15 @@ impl Params {
         }
     }
 
+    /// Whether something is so.
+    pub(super) fn flag(&mut self, name: &str) -> Result<Option<bool>, Failure> {
+        self.read(name, |word| match word {
+            "true" | "1" | "yes" => Ok(true),
+            "false" | "0" | "no" => Ok(false),
+            _ => Err("neither `true` nor `false`"),
+        })
+    }
+
     /// A whole number within bounds.
     pub(super) fn number(
         &mut self,

@@ -18,10 +18,11 @@ use super::access::{Access, Caller, Rules, Scope, gate};
 use super::acting::App;
 use super::failure::Failure;
 use super::handlers::{
-    audit, catalog, classic, commands, credentials, execute, executions, health, internal, outbox,
-    replay, results, signals, stream, streams, system, tokens, vars, workers,
+    audit, catalog, classic, commands, credentials, execute, executions, health, internal, openapi,
+    outbox, replay, results, signals, stream, streams, system, tokens, vars, workers,
 };
 use super::internal::InternalToken;
+use super::openapi::Described;
 use super::settings::HttpSettings;
 use crate::metrics::Metrics;
 use crate::runtime::Runtime;
@@ -104,6 +105,7 @@ pub(super) struct Declared {
     pub(super) access: Access,
     pub(super) methods: MethodFilter,
     pub(super) path: String,
+    pub(super) shape: super::openapi::Shape,
 }
 
 /// Whatever touches a secret leaves a trail, reading included.
@@ -266,6 +268,8 @@ fn system_routes(routes: Routes) -> Routes {
         .add(EXEC_READ, GET, paths::DASHBOARD_WIDGETS, system::widgets)
         .add(EXEC_READ, GET, paths::SHARD_INFO, system::shard_info)
         .add(Access::Identity, GET, paths::WHOAMI, system::whoami)
+        .add(Access::Identity, GET, paths::OPENAPI, openapi::document)
+        .add(Access::Identity, GET, paths::DOCS, openapi::page)
         .add(Access::Identity, GET, paths::API_HEALTH, system::health)
         .add(ADMIN, GET, paths::STATUS, system::status)
         .add(ADMIN, GET, paths::POOL_STATUS, system::status)
@@ -452,7 +456,7 @@ impl Routes {
         handler: H,
     ) -> Self
     where
-        H: Handler<T, App>,
+        H: Handler<T, App> + Described<T>,
         T: 'static,
     {
         let rules = Rules {
@@ -475,6 +479,7 @@ impl Routes {
                 access,
                 methods,
                 path: path.to_owned(),
+                shape: <H as Described<T>>::shape(),
             });
             table
         };

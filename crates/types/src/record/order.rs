@@ -107,6 +107,7 @@ impl fmt::Display for Version {
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FeedPosition {
     // The fields stand in the order in which they are compared.
     /// The transaction that wrote the event.

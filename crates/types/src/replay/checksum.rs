@@ -14,6 +14,7 @@ use crate::text::Text;
 
 /// The checksum of each part, under its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProjectionChecksums {
     /// Of the execution as a whole.
     pub execution: Digest,

@@ -32,6 +32,7 @@ words! {
 
 /// What the events of an execution fold to: all that the checksum covers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Replayed {
     /// Whose it is.
     pub tenant_id: TenantId,
@@ -39,6 +40,7 @@ pub struct Replayed {
     pub organization_id: OrganizationId,
     /// The execution.
     #[serde(with = "as_number")]
+    #[cfg_attr(feature = "schema", schemars(with = "crate::schema::IdNumber"))]
     pub execution_id: ExecutionId,
     /// How many events were folded.
     pub event_count: i64,

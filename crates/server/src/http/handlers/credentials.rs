@@ -36,9 +36,7 @@ pub(in crate::http) async fn one(
     TextOf(key): TextOf,
     mut params: Params,
 ) -> Result<Answer<CredentialView>, Failure> {
-    let wants_data = params
-        .text("include_data")?
-        .is_some_and(|word| word == "true");
+    let wants_data = params.flag("include_data")?.unwrap_or(false);
     let execution_id = params.read("execution_id", str::parse)?;
     let worker_id = params.read("worker_id", str::parse::<WorkerId>)?;
     if !wants_data {

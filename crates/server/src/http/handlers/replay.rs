@@ -40,7 +40,7 @@ fn read(params: &mut Params, caller: &TenantId) -> Result<ReplayQuery, Failure> 
             .unwrap_or(usual.projection),
         limit: params.number("limit", 1..=u32::MAX)?,
         resolve_payloads: params
-            .read("resolve_payloads", yes_or_no)?
+            .flag("resolve_payloads")?
             .unwrap_or(usual.resolve_payloads),
         ..usual
     })
@@ -74,13 +74,5 @@ fn moment(text: &str) -> Result<Timestamp, String> {
         Ok(Some(time)) => Ok(time),
         Ok(None) => Err("not a time".to_owned()),
         Err(error) => Err(error.to_string()),
-    }
-}
-
-fn yes_or_no(text: &str) -> Result<bool, &'static str> {
-    match text {
-        "true" | "1" | "yes" => Ok(true),
-        "false" | "0" | "no" => Ok(false),
-        _ => Err("neither `true` nor `false`"),
     }
 }

@@ -35,6 +35,8 @@ use noetl_store::{MemoryStore, Store};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+pub(super) use tokens::METHODS;
+
 use super::door::Doorman;
 use super::front::Front;
 use super::internal::InternalToken;

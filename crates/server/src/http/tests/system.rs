@@ -3,7 +3,7 @@
 use noetl_types::ErrorCode;
 use serde_json::json;
 
-use super::{house, is_ok};
+use super::{closed_house, house, is_ok};
 
 #[tokio::test]
 async fn counters_count() {
@@ -193,4 +193,22 @@ async fn a_result_that_is_sent_twice_under_a_key_is_kept_once() {
     ];
     let all: std::collections::BTreeSet<&String> = others.iter().chain([&first]).collect();
     assert_eq!(all.len(), 5);
+}
+
+#[tokio::test]
+async fn the_api_describes_itself_to_whoever_is_somebody() {
+    let house = house().await;
+    let document = house.get("/api/openapi.json").await;
+    assert_eq!(document.header("content-type"), Some("application/json"));
+    assert_eq!(document.json()["openapi"], "3.1.0");
+    let page = house.get("/noetl/docs").await;
+    assert_eq!(page.status, 200);
+    let policy = page.header("content-security-policy").unwrap();
+    assert!(policy.starts_with("default-src 'none'"), "{policy}");
+    assert!(page.text.contains("/api/execute"), "{}", page.text);
+    let closed = closed_house().await;
+    for path in ["/api/openapi.json", "/api/docs"] {
+        let refused = closed.get(path).await;
+        refused.is_problem(ErrorCode::Unauthenticated);
+    }
 }

@@ -22,7 +22,7 @@ use crate::http::routes::{Declared, table};
 use crate::http::settings::HttpSettings;
 use crate::runtime::{Behalf, Runtime};
 
-pub(super) const METHODS: [(MethodFilter, Method); 5] = [
+pub(in crate::http) const METHODS: [(MethodFilter, Method); 5] = [
     (MethodFilter::GET, Method::GET),
     (MethodFilter::POST, Method::POST),
     (MethodFilter::PUT, Method::PUT),

@@ -1,0 +1,230 @@
+//! The server itself, its identities, the stream, and what the parts of the platform ask of each other.
+
+use noetl_api::health::Ready;
+use noetl_api::paths;
+use noetl_api::system::HealthAnswer;
+use noetl_types::ErrorCode::{Forbidden, NotFound, NotReady, RetentionDropped};
+use noetl_types::Json;
+use serde_json::json;
+
+use super::queries::{Feed, FollowAll, Outbox, OutboxDead, Page, Shard};
+use super::runs::LIVE;
+use super::{Operation, Tag, delete, get, post};
+
+pub(super) fn operations() -> Vec<Operation> {
+    let mut all = server();
+    all.extend(identities());
+    all.extend(stream());
+    all.extend(outbox());
+    all.extend(internal());
+    all
+}
+
+fn server() -> Vec<Operation> {
+    let tag = Tag::Server;
+    vec![
+        get("livez", paths::LIVEZ, tag, "The process lives"),
+        get(
+            "health",
+            paths::HEALTH,
+            tag,
+            "The same, for probes that ask there",
+        ),
+        get(
+            "readyz",
+            paths::READYZ,
+            tag,
+            "Whether the server can work; each check by name",
+        )
+        .answers::<Ready>()
+        .also(503),
+        get(
+            "metrics",
+            paths::METRICS,
+            tag,
+            "What the server counts, for Prometheus",
+        )
+        .answers::<String>()
+        .as_media(&["application/openmetrics-text; version=1.0.0; charset=utf-8"]),
+        get(
+            "api_health",
+            paths::API_HEALTH,
+            tag,
+            "How the server is, as classic clients ask",
+        )
+        .answers::<HealthAnswer>()
+        .also(503),
+        get(
+            "server_status",
+            paths::STATUS,
+            tag,
+            "What the server knows of itself",
+        ),
+        get(
+            "pool_status",
+            paths::POOL_STATUS,
+            tag,
+            "The same, as classic clients ask",
+        ),
+        get(
+            "dashboard_stats",
+            paths::DASHBOARD_STATS,
+            tag,
+            "How much there is of everything",
+        ),
+        get(
+            "dashboard_widgets",
+            paths::DASHBOARD_WIDGETS,
+            tag,
+            "The same as tiles",
+        ),
+        get(
+            "shard_info",
+            paths::SHARD_INFO,
+            tag,
+            "Where a run is placed among shards",
+        )
+        .query::<Shard>()
+        .needs(&["execution_id"]),
+        get("openapi", paths::OPENAPI, tag, "This document").answers::<Json>(),
+        get("docs", paths::DOCS, tag, "This document for people")
+            .answers::<String>()
+            .as_media(&["text/html; charset=utf-8"]),
+    ]
+}
+
+fn identities() -> Vec<Operation> {
+    let tag = Tag::Identities;
+    vec![
+        get(
+            "whoami",
+            paths::WHOAMI,
+            tag,
+            "Who the server takes the caller for, and what it may do",
+        ),
+        get(
+            "list_tokens",
+            paths::TOKENS,
+            tag,
+            "The tokens of the tenant, without their secrets",
+        )
+        .query::<Page>(),
+        post(
+            "create_token",
+            paths::TOKENS,
+            tag,
+            "Makes a token, which is shown in this answer and never again",
+        )
+        .details("Leaves a trail.")
+        .fails(&[Forbidden, NotFound])
+        .example(json!({ "name": "ci", "scopes": ["exec:run", "exec:read"], "ttl_days": 30 })),
+        delete("revoke_token", paths::TOKEN, tag, "Takes a token back").details("Leaves a trail."),
+        get(
+            "audit_trail",
+            paths::AUDIT,
+            tag,
+            "What was done in the tenant, newest first",
+        )
+        .query::<Page>(),
+    ]
+}
+
+fn stream() -> Vec<Operation> {
+    let tag = Tag::Stream;
+    vec![
+        get("follow_events", paths::EVENTS_STREAM, tag, "All events of the tenant as they are committed")
+            .details("Server-sent events, or lines of JSON where `Accept` is `application/jsonl`. The id of an event is its place among all of them, by which `Last-Event-ID` goes on.")
+            .query::<FollowAll>()
+            .answers::<String>()
+            .as_media(LIVE),
+        get("stream_status", paths::STREAM_STATUS, tag, "Where the stream of all events stands"),
+        get("stream_feed", paths::STREAM_FEED, tag, "A part of the feed of all events").query::<Feed>(),
+        get("stream_event", paths::STREAM_EVENT, tag, "An event as the stream carries it, whatever its size")
+            .answers::<Json>()
+            .fails(&[RetentionDropped]),
+        post("rebuild_stream", paths::STREAM_REBUILD, tag, "Has the whole log published again")
+            .fails(&[NotReady]),
+    ]
+}
+
+fn outbox() -> Vec<Operation> {
+    let tag = Tag::Platform;
+    vec![
+        get(
+            "list_outbox",
+            paths::OUTBOX,
+            tag,
+            "Rows of the outbox, by id",
+        )
+        .query::<Outbox>(),
+        post(
+            "claim_outbox",
+            paths::OUTBOX_CLAIM,
+            tag,
+            "Hands rows of the outbox to a publisher",
+        ),
+        post(
+            "mark_published",
+            paths::OUTBOX_MARK_PUBLISHED,
+            tag,
+            "Rows of the outbox are out",
+        ),
+        post(
+            "mark_failed",
+            paths::OUTBOX_MARK_FAILED,
+            tag,
+            "A row of the outbox could not be published",
+        ),
+        get(
+            "outbox_pending_count",
+            paths::OUTBOX_PENDING_COUNT,
+            tag,
+            "How many rows could be claimed",
+        ),
+        get(
+            "outbox_dead",
+            paths::OUTBOX_DEAD,
+            tag,
+            "Rows that failed too often",
+        )
+        .query::<OutboxDead>(),
+        post(
+            "replay_outbox",
+            paths::OUTBOX_REPLAY,
+            tag,
+            "Sends dead rows out again",
+        ),
+        post(
+            "discard_outbox",
+            paths::OUTBOX_DISCARD,
+            tag,
+            "Gives dead rows up",
+        ),
+    ]
+}
+
+fn internal() -> Vec<Operation> {
+    let tag = Tag::Platform;
+    vec![
+        post(
+            "project_events",
+            paths::EVENTS_PROJECT,
+            tag,
+            "Copies events of others into the log",
+        ),
+        post(
+            "materialize_events",
+            paths::EVENTS_MATERIALIZE,
+            tag,
+            "The same, as workers tell them",
+        ),
+        post(
+            "advance_projection",
+            paths::PROJECTION_ADVANCE,
+            tag,
+            "Lets read models follow their logs",
+        ),
+        post("purge", paths::CLEANUP_PURGE, tag, "Drops what is old"),
+        get("list_cells", paths::CELLS, tag, "The cells that there are"),
+    ]
+}
