@@ -73,44 +73,48 @@ impl Stream {
         for (name, text, counter) in counters {
             registry.register(format!("event_stream_{name}"), text, counter.clone());
         }
+        it.register_gauges(registry);
+        let text = "Whether the NATS server is reached";
+        registry.register("nats_up", text, it.nats.clone());
+        it
+    }
+
+    fn register_gauges(&self, registry: &mut Registry) {
         let gauges = [
             (
                 "event_stream_cursor",
                 "The place up to which the log is published",
-                &it.cursor,
+                &self.cursor,
             ),
             (
                 "event_stream_epoch",
                 "How often the stream changed hands",
-                &it.epoch,
+                &self.epoch,
             ),
             (
                 "event_stream_is_publisher",
                 "Whether this server publishes",
-                &it.is_publisher,
+                &self.is_publisher,
             ),
             (
                 "event_stream_lag_events",
                 "Events that are still to be published",
-                &it.lag_events,
+                &self.lag_events,
             ),
             (
                 "event_stream_lag_seconds",
                 "Age of the oldest of them",
-                &it.lag_seconds,
+                &self.lag_seconds,
             ),
             (
                 "commit_horizon_age_seconds",
                 "For how long a transaction holds the log back",
-                &it.horizon,
+                &self.horizon,
             ),
         ];
         for (name, text, gauge) in gauges {
             registry.register(name, text, gauge.clone());
         }
-        let text = "Whether the NATS server is reached";
-        registry.register("nats_up", text, it.nats.clone());
-        it
     }
 
     /// How it stands. Numbers of this process only grow, so a counter takes them over as they are.

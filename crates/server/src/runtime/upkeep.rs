@@ -102,7 +102,7 @@ impl Core {
             limit: PageLimit::MAX,
         };
         for _ in 0..MOST_PAGES {
-            let rows = self.store.outbox(filter.clone()).await.ok()?;
+            let rows = self.store.outbox(filter).await.ok()?;
             if rows.iter().any(|row| row.discarded_at.is_none()) {
                 return Some(true);
             }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_nats::jetstream::stream::{Config, StorageType};
+use noetl_api::health::Health;
 use noetl_server::{Behalf, Runtime, StreamSettings};
 use noetl_store::{QuarantineFilter, StreamOwner};
 use noetl_testkit::nats::Nats;
@@ -202,6 +203,11 @@ async fn t12_a_broker_that_comes_late_gets_everything_and_nobody_waited_for_it(h
     assert_eq!(&*ready.status, "ok", "runs go on without the broker");
     let status = runtime.stream_status().await.unwrap();
     assert_eq!(&*status.state, "troubled");
+    let ready = runtime.ready().await;
+    assert_eq!(ready.status, Health::Degraded, "{ready:?}");
+    for check in ["nats", "stream"] {
+        assert_eq!(ready.checks[&Text::from(check)], Health::Degraded);
+    }
     nats.restart().unwrap();
     sees_everything(&nats, &*house.store).await;
     publishes(&runtime).await;

@@ -49,10 +49,10 @@ impl Target {
         let url = parsed(named)?;
         let user = first(&["user", "username", "nats_user"])?;
         let password = first(&["password", "nats_password"])?;
-        let user = match user {
-            Some(user) => Some((user.to_owned(), password.unwrap_or_default().to_owned())),
-            None => None,
-        };
+        let user = user.map(|user| {
+            let password = password.unwrap_or_default();
+            (user.to_owned(), password.to_owned())
+        });
         let token = first(&["token", "nats_token"])?.map(str::to_owned);
         Ok(Self::of(&url, user, token))
     }
