@@ -5,17 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// The outlets of a system: the outbox and the stream.
 #[derive(
-    Debug,
-    Clone,
-    Copy,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Default,
-    Serialize,
-    Deserialize,
-    ValueEnum,
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize, ValueEnum,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Outlets {

@@ -33,7 +33,11 @@ fn row(document: &Document, name: SystemName) -> Vec<String> {
         of(Metric::ReplayEventsPerS),
         of(Metric::FoldEventsPerS),
         by_length([Metric::EndShortMs, Metric::EndMediumMs, Metric::EndLongMs]),
-        by_length([Metric::AsOfShortMs, Metric::AsOfMediumMs, Metric::AsOfLongMs]),
+        by_length([
+            Metric::AsOfShortMs,
+            Metric::AsOfMediumMs,
+            Metric::AsOfLongMs,
+        ]),
         of(Metric::SteadyEventsPerS),
         by_length([
             Metric::SteadyEndShortMs,

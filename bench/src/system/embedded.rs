@@ -9,9 +9,7 @@ use noetl_api::catalog::RegisterRequest;
 use noetl_api::execute::ExecuteRequest;
 use noetl_api::internal::OutboxClaimRequest;
 use noetl_api::replay::{ReplayAnswer, ReplayQuery};
-use noetl_server::{
-    LinkSettings, NatsSettings, Runtime, Settings, StreamSettings, SystemClock,
-};
+use noetl_server::{LinkSettings, NatsSettings, Runtime, Settings, StreamSettings, SystemClock};
 use noetl_store::Store;
 use noetl_tools::Toolbox;
 use noetl_types::{ExecutionId, ExecutionStatus, PoolName, WorkerId};

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use noetl_api::catalog::RegisterRequest;
+use noetl_api::client::BearerToken;
 use noetl_api::execute::ExecuteRequest;
 use noetl_api::internal::OutboxClaimRequest;
 use noetl_api::replay::{ReplayAnswer, ReplayQuery};
-use noetl_api::client::BearerToken;
 use noetl_api::{Client, ClientSettings};
 use noetl_store::Store;
 use noetl_types::{ExecutionId, ExecutionStatus};

@@ -7,7 +7,7 @@ use super::{Figures, Lab, at};
 use crate::error::BenchError;
 use crate::metric::Metric;
 use crate::pgboss::PgBoss;
-use crate::playbooks::fan_out;
+use crate::playbooks::{fan_out, one_step};
 use crate::stats::ms;
 
 /// Iterations that are open at once.
@@ -38,7 +38,10 @@ pub(super) async fn measure(lab: &Lab<'_>) -> Result<Figures, BenchError> {
         let rate = theirs.as_ref().and_then(|rates| rates.get(place));
         figures.extend(rate.map(|rate| (peer, *rate)));
     }
+    empty(lab).await?;
     if lab.site.add_published(lab.scale.w10_published).await? {
+        // What is counted: a queue as it is where publishers keep up.
+        lab.one_by_one(&one_step()?, lab.scale.warm_up).await?;
         let mut times = Vec::new();
         for _ in 0..lab.scale.w10_counts {
             let began = Instant::now();
@@ -61,6 +64,17 @@ async fn fill(lab: &Lab<'_>) -> Result<(), BenchError> {
     lab.system.register(&playbook).await?;
     lab.one_by_one(&playbook, 1).await?;
     Ok(())
+}
+
+/// Takes and marks all that is left.
+async fn empty(lab: &Lab<'_>) -> Result<(), BenchError> {
+    loop {
+        let rows = lab.system.claim(BATCHES[1]).await?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        lab.system.mark(&rows).await?;
+    }
 }
 
 /// Rows per second that one publisher takes and marks.

@@ -74,7 +74,7 @@ pub(super) async fn measure(lab: &Lab<'_>) -> Result<Figures, BenchError> {
         lab.ledger.note(id, 0);
         let (events, rate) = whole(lab, id).await?;
         figures.insert(Metric::SteadyEventsPerS, rate);
-        let (_, took) = as_of(lab, id, events / 4 * 3).await?;
+        let (_, took) = as_of(lab, id, events / 7 * 5).await?;
         figures.insert(first, took);
         looks(lab, id, events, metrics, &mut figures).await?;
     }
@@ -133,7 +133,9 @@ async fn timed(lab: &Lab<'_>, query: &ReplayQuery) -> Result<(ReplayAnswer, f64)
 async fn folded(store: &Arc<dyn Store>, id: ExecutionId) -> Result<f64, BenchError> {
     let mut events: Vec<StoredEvent> = Vec::new();
     loop {
-        let after = events.last().map_or(Version::EMPTY, |it| it.record.seq.into());
+        let after = events
+            .last()
+            .map_or(Version::EMPTY, |it| it.record.seq.into());
         let page = store.events(id, after, LogPage::MAX).await?;
         if page.is_empty() {
             break;

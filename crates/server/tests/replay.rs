@@ -334,6 +334,47 @@ async fn snapshots_are_left_and_used() {
     assert_eq!(whole.state.event_count, 60);
 }
 
+/// Whoever reads a long log leaves states on the way to its end too, so that those who look at an
+/// earlier moment for the first time need not begin with the first event.
+#[tokio::test]
+async fn states_on_the_way_are_left_for_earlier_moments() {
+    let id = ExecutionId::new(500_000_000_000_000_000).unwrap();
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let events = heartbeats(id, 7_000);
+    let parts: Vec<&[NewEvent]> = events.chunks(1_000).collect();
+    fill(&*store, id, &parts).await;
+    let runtime = runtime(&store).await;
+    runtime.replay_state(ReplayQuery::new(id)).await.unwrap();
+    // Everything that was begun is finished by then.
+    runtime.close(std::time::Duration::from_secs(60)).await;
+    for (place, seed) in [
+        (1_999, None),
+        (3_900, Some(2_000)),
+        (5_999, Some(4_000)),
+        (6_500, Some(6_000)),
+        (7_000, Some(7_000)),
+    ] {
+        let query = ReplayQuery {
+            cut: Cut::Position(place),
+            ..ReplayQuery::new(id)
+        };
+        let folded = replay(&*store, &query).await.unwrap();
+        assert_eq!(folded.seed.as_ref().map(|it| it.version), seed, "{place}");
+        let mut all = empty(id);
+        let page = noetl_store::LogPage::clamped(u32::try_from(place).unwrap());
+        let mut after = Version::EMPTY;
+        while all.version().get() < place {
+            for event in store.events(id, after, page).await.unwrap() {
+                if all.version().get() < place {
+                    all.apply(&event.record).unwrap();
+                }
+            }
+            after = all.version();
+        }
+        assert_eq!(folded.state.checksums(), all.checksums(), "{place}");
+    }
+}
+
 /// A snapshot that is not what it was is passed over.
 #[tokio::test]
 async fn damaged_snapshots_are_passed_over() {

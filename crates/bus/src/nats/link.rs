@@ -121,12 +121,22 @@ impl Link {
         let version = info.map(|info| Text::from(info.version));
         let connects = &self.client.statistics().connects;
         LinkFacts {
-            is_connected: self.client.connection_state() == State::Connected,
+            is_connected: self.is_connected(),
             connects: connects.load(std::sync::atomic::Ordering::Relaxed),
             is_weak: version.as_ref().is_some_and(|version| is_weak(version)),
             version,
-            max_payload: self.client.max_payload(),
+            max_payload: self.max_payload(),
         }
+    }
+
+    /// Whether there is a connection now.
+    pub(super) fn is_connected(&self) -> bool {
+        self.client.connection_state() == State::Connected
+    }
+
+    /// The largest message that the server takes, which it told when it was last connected to.
+    pub fn max_payload(&self) -> usize {
+        self.client.max_payload()
     }
 
     /// Waits until the connection comes or goes.

@@ -94,7 +94,7 @@ impl Link {
             let text = format!("'{}' is no subject", message.subject);
             return Err(PublishFailed::Impossible(NatsError::told(text)));
         }
-        if !self.facts().is_connected {
+        if !self.is_connected() {
             // What is not sent need not be waited for.
             let text = "there is no connection";
             return Err(PublishFailed::Unsure(NatsError::told(text)));

@@ -153,6 +153,18 @@ impl ReplayState {
         Version::new(self.replayed.event_count).unwrap_or_default()
     }
 
+    /// How many entries it has, which tells how large it is.
+    pub fn entries(&self) -> i64 {
+        let state = &self.replayed;
+        let entries = state.stages.len()
+            + state.frames.len()
+            + state.commands.len()
+            + state.business_objects.len()
+            + state.loops.len()
+            + state.execution.payload_refs.len();
+        i64::try_from(entries).unwrap_or(i64::MAX)
+    }
+
     /// Where the execution stands.
     pub fn status(&self) -> &StatusName {
         &self.replayed.execution.status

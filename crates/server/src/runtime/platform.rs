@@ -93,8 +93,9 @@ impl Runtime {
 
     async fn look_after_platform(&self, fired: &mut Option<i64>) -> Result<(), RuntimeError> {
         if self.settings().outbox
-            && self.store().outbox_pending(self.now()).await? > 0
+            // A count takes longer the more there is to publish, so it goes last.
             && !self.is_running(PUBLISHER).await?
+            && self.store().outbox_pending(self.now()).await? > 0
         {
             self.launch_next(PUBLISHER).await?;
         }

@@ -134,6 +134,12 @@ impl Runtime {
                 }
             }
         }
+        if sum.projected > 0 {
+            // Whoever streams the log need not look for them.
+            self.core
+                .appended
+                .send_modify(|count| *count = count.wrapping_add(1));
+        }
         sum.rejected.sort_by_key(|rejected| rejected.index);
         self.put_aside(source, &events, &sum.rejected).await?;
         Ok(sum)

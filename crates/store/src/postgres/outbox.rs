@@ -23,27 +23,36 @@ static CLAIM: LazyLock<String> = LazyLock::new(|| {
     let event = format!("{event}, event.tx::text::bigint AS tx, event.position");
     // The row has columns of the same names as its event.
     let event = event.replace("event.execution_id,", "event.execution_id AS of_execution,");
-    let found = EVENT.list_of("found.");
-    let found = found.replace("found.execution_id,", "found.of_execution,");
+    let of_event = |prefix: &str| {
+        let names = EVENT.list_of(prefix);
+        names.replacen("execution_id,", "of_execution,", 1)
+    };
+    let names = CLAIMED.columns.iter();
+    let claimed: Vec<_> = names
+        .map(|(name, _)| format!("outbox.{name} AS row_{name}"))
+        .collect();
+    let columns = format!("{}, {}", CLAIMED.list_of("taken.row_"), of_event("taken."));
     include_str!("sql/claim_outbox.sql")
         .replace("{event_columns}", &event)
-        .replace("{found_columns}", &found)
-        .replace("{claimed_columns}", &CLAIMED.list_of("taken."))
+        .replace("{found_columns}", &of_event("found."))
+        .replace("{claimed_columns}", &claimed.join(", "))
+        .replace("{columns}", &columns)
 });
 
-/// Rows are locked in the order of their ids, so nobody waits in a circle.
+/// Rows are locked in the order of their ids, so nobody waits in a circle. Each mark finds its row by
+/// the key: were both lists joined, every mark would be compared with every row.
 const MARK_PUBLISHED: &str = "WITH locked AS MATERIALIZED (
-        SELECT outbox_id FROM outbox WHERE outbox_id = ANY ($1::bigint[])
-        ORDER BY outbox_id FOR UPDATE
+        SELECT row.outbox_id, mark.attempts
+        FROM unnest($1::bigint[], $2::bigint[]) AS mark (outbox_id, attempts)
+        JOIN outbox AS row ON row.outbox_id = mark.outbox_id
+        ORDER BY row.outbox_id FOR UPDATE OF row
     )
     UPDATE outbox
     SET status = 'PUBLISHED', published_at = $3::timestamptz, last_error = NULL,
         lease_until = NULL, updated_at = $3::timestamptz
     FROM locked
-    JOIN unnest($1::bigint[], $2::bigint[]) AS mark (outbox_id, attempts)
-        ON mark.outbox_id = locked.outbox_id
     WHERE outbox.outbox_id = locked.outbox_id AND outbox.status = 'IN_FLIGHT'
-        AND (mark.attempts IS NULL OR mark.attempts = outbox.attempts)
+        AND (locked.attempts IS NULL OR locked.attempts = outbox.attempts)
     RETURNING 1";
 
 const IN_HAND: &str = "SELECT attempts, forgiven FROM outbox

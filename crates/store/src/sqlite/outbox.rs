@@ -25,10 +25,14 @@ const WRITE: &str = "INSERT INTO outbox
     VALUES (?1, ?2, (SELECT value FROM meta WHERE key = 'log_epoch') || ':' || ?3, ?4, ?5, ?5, ?5)
     ON CONFLICT (execution_id, event_id) DO NOTHING";
 
-/// Rows whose time has come, and rows whose publisher let its lease run out.
+/// Rows whose time has come, and rows whose publisher let its lease run out. The first are many, and
+/// come in order from their index: no more of them are read than are wanted.
 const DUE: &str = "SELECT outbox_id, attempts, forgiven FROM (
-        SELECT outbox_id, attempts, forgiven, available_at FROM outbox
-        WHERE status IN ('PENDING', 'FAILED') AND available_at <= ?1
+        SELECT * FROM (
+            SELECT outbox_id, attempts, forgiven, available_at FROM outbox
+            WHERE status IN ('PENDING', 'FAILED') AND available_at <= ?1
+            ORDER BY available_at, outbox_id LIMIT ?2
+        )
         UNION ALL
         SELECT outbox_id, attempts, forgiven, available_at FROM outbox
         WHERE status = 'IN_FLIGHT' AND lease_until <= ?1

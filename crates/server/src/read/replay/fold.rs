@@ -2,14 +2,20 @@
 
 use noetl_api::replay::{ReplayQuery, ReplaySnapshot};
 use noetl_engine::replay::{REPLAY_FOLD_VERSION, ReplayError, ReplayState};
-use noetl_store::{Execution, Head, LogPage, Snapshot, Store};
-use noetl_types::{ErrorCode, Json, Version};
+use noetl_store::{Execution, Head, LogPage, MAX_SNAPSHOTS, Snapshot, Store};
+use noetl_types::{ErrorCode, Json, StoredEvent, Version};
 
 use super::{cut, snapshot_key};
 use crate::runtime::{RuntimeError, causes};
 
-/// Events that are read at once, and so in memory at once.
+/// Events that are read at once; two such pages are in memory at once.
 const PAGE: i64 = 1_000;
+
+/// Events, at least, between two places of a log that later folds can go on from.
+const STRIDE: i64 = 2_000;
+
+/// Events that an entry of the state weighs up: a place costs no more than it saves.
+const EVENTS_PER_ENTRY: i64 = 4;
 
 /// A log, folded up to where it was cut.
 #[derive(Debug)]
@@ -26,6 +32,17 @@ pub struct Folded {
     pub(super) tail: i64,
     /// Where the last of them stands.
     pub(super) head: Option<Head>,
+    /// States on the way there, from which those who look at an earlier moment can go on.
+    pub(super) passed: Vec<Passed>,
+}
+
+/// A state on the way to another one.
+#[derive(Debug)]
+pub(super) struct Passed {
+    pub(super) state: ReplayState,
+    pub(super) head: Head,
+    /// How many events a reader need not fold any more who goes on from it.
+    pub(super) saves: i64,
 }
 
 impl Folded {
@@ -38,7 +55,34 @@ impl Folded {
             seed: None,
             seed_bytes: 0,
             head: None,
+            passed: Vec::new(),
         }
+    }
+
+    /// Folds a page of events.
+    fn apply(&mut self, events: &[StoredEvent]) -> Result<(), ReplayError> {
+        for event in events {
+            self.state.apply(&event.record)?;
+            self.tail += 1;
+            self.head = Some(Head::after(event));
+        }
+        Ok(())
+    }
+
+    /// Remembers the state where it is far enough from the last one that is kept.
+    fn pass(&mut self, stride: i64) {
+        let before = self.passed.last().map_or(0, |it| it.head.version.get());
+        let before = before.max(self.state.version().get() - self.tail);
+        let entries = EVENTS_PER_ENTRY.saturating_mul(self.state.entries());
+        let saves = self.state.version().get() - before;
+        if saves < stride.max(entries) {
+            return;
+        }
+        self.passed.extend(self.head.map(|head| Passed {
+            state: self.state.clone(),
+            head,
+            saves,
+        }));
     }
 }
 
@@ -50,25 +94,41 @@ pub async fn replay(log: &dyn Store, query: &ReplayQuery) -> Result<Folded, Runt
     let to = asked.min(Version::new(most).unwrap_or_default());
     let mut folded = seeded(log, &row, to).await?;
     folded.truncated = to < asked;
-    while folded.state.version() < to {
-        let after = folded.state.version();
-        let count = PAGE.min(to.get() - after.get());
-        let page = LogPage::clamped(u32::try_from(count).unwrap_or(u32::MAX));
-        let events = log.events(row.execution_id, after, page).await?;
-        if events.is_empty() {
-            let text = format!("its log ends at {after}, and should go on to {to}");
-            return Err(damaged(&row, &text));
+    let most_kept = i64::try_from(MAX_SNAPSHOTS).unwrap_or(i64::MAX);
+    let stride = STRIDE.max(to.get() / most_kept);
+    let mut events = page(log, &row, folded.state.version(), to).await?;
+    while let Some(last) = events.last() {
+        // The next page is on its way while this one is folded.
+        let after = Version::from(last.record.seq);
+        let next = page(log, &row, after, to);
+        let (next, applied) = tokio::join!(next, async { folded.apply(&events) });
+        applied.map_err(|error| unfit(&row, &error))?;
+        if folded.state.version() < to {
+            folded.pass(stride);
         }
-        for event in &events {
-            folded
-                .state
-                .apply(&event.record)
-                .map_err(|error| unfit(&row, &error))?;
-            folded.tail += 1;
-            folded.head = Some(Head::after(event));
-        }
+        events = next?;
     }
     Ok(folded)
+}
+
+/// The next events of a log; none where it is read to the end.
+async fn page(
+    log: &dyn Store,
+    row: &Execution,
+    after: Version,
+    to: Version,
+) -> Result<Vec<StoredEvent>, RuntimeError> {
+    if after >= to {
+        return Ok(Vec::new());
+    }
+    let count = PAGE.min(to.get() - after.get());
+    let limit = LogPage::clamped(u32::try_from(count).unwrap_or(u32::MAX));
+    let events = log.events(row.execution_id, after, limit).await?;
+    if events.is_empty() {
+        let text = format!("its log ends at {after}, and should go on to {to}");
+        return Err(damaged(row, &text));
+    }
+    Ok(events)
 }
 
 /// The execution, if it is the caller's. One of somebody else is as good as none.

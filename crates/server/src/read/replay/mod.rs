@@ -16,6 +16,7 @@ use noetl_types::ExecutionId;
 use crate::runtime::{Runtime, RuntimeError};
 
 pub use answer::answer;
+use fold::Passed;
 pub use fold::{Folded, replay};
 
 /// Bytes of state that one event of a tail weighs up: a snapshot has to save more than it costs.
@@ -37,8 +38,8 @@ impl Runtime {
             return Err(RuntimeError::no_execution());
         }
         self.execution_row(query.execution_id).await?;
-        let folded = replay(self.store(), &query).await?;
-        self.keep_snapshot(&folded);
+        let mut folded = replay(self.store(), &query).await?;
+        self.keep_snapshots(&mut folded);
         let resolution = if query.resolve_payloads {
             Some(self.resolve_payloads(folded.state.replayed()).await)
         } else {
@@ -54,32 +55,50 @@ impl Runtime {
 
     /// The whole log of an execution folded once more; what that saves the next reader is kept.
     pub(crate) async fn refold(&self, query: &ReplayQuery) -> Result<ReplayState, RuntimeError> {
-        let folded = replay(self.store(), query).await?;
-        self.keep_snapshot(&folded);
+        let mut folded = replay(self.store(), query).await?;
+        self.keep_snapshots(&mut folded);
         Ok(folded.state)
     }
 
-    /// Keeps the state beside the log, in the background, where that saves the next reader enough.
-    fn keep_snapshot(&self, folded: &Folded) {
-        let least = i64::from(self.settings().snapshot_every).max(weight(folded.seed_bytes));
-        let Some(head) = folded.head.filter(|_| folded.tail >= least) else {
+    /// Keeps states beside the log, in the background, where that saves later readers enough: the last
+    /// one, and some of those on the way to it.
+    fn keep_snapshots(&self, folded: &mut Folded) {
+        let least = i64::from(self.settings().snapshot_every);
+        let mut states = std::mem::take(&mut folded.passed);
+        states.retain(|passed| passed.saves >= least);
+        let end = folded.head.map(|head| (head, folded.tail));
+        let is_worth = |(_, tail): &(Head, i64)| *tail >= least.max(weight(folded.seed_bytes));
+        states.extend(end.filter(is_worth).map(|(head, saves)| Passed {
+            state: folded.state.clone(),
+            head,
+            saves,
+        }));
+        if states.is_empty() {
             return;
-        };
-        let (state, tail) = (folded.state.clone(), folded.tail);
-        let (runtime, execution_id) = (self.clone(), state.replayed().execution_id);
+        }
+        let runtime = self.clone();
         self.in_background(async move {
-            let taken = tokio::task::spawn_blocking(move || snapshot(&state, execution_id, head));
-            let Ok(Some(snapshot)) = taken.await else {
-                tracing::warn!(%execution_id, "a snapshot could not be taken");
-                return;
-            };
-            if weight(snapshot.state.len()) > tail {
-                return;
-            }
-            if let Err(error) = runtime.store().write_snapshot(snapshot).await {
-                tracing::warn!(%error, %execution_id, "a snapshot was not stored");
+            // The last one is the one that most readers want.
+            for passed in states.into_iter().rev() {
+                runtime.keep_snapshot(passed).await;
             }
         });
+    }
+
+    async fn keep_snapshot(&self, passed: Passed) {
+        let Passed { state, head, saves } = passed;
+        let execution_id = state.replayed().execution_id;
+        let taken = tokio::task::spawn_blocking(move || snapshot(&state, execution_id, head));
+        let Ok(Some(snapshot)) = taken.await else {
+            tracing::warn!(%execution_id, "a snapshot could not be taken");
+            return;
+        };
+        if weight(snapshot.state.len()) > saves {
+            return;
+        }
+        if let Err(error) = self.store().write_snapshot(snapshot).await {
+            tracing::warn!(%error, %execution_id, "a snapshot was not stored");
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use noetl_bus::nats::{Link, Outgoing, PublishFailed, Stored};
 use noetl_store::{
-    FeedLimit, LogEpoch, Message, Quarantined, StreamBegin, StreamCursor, StreamMove, StreamOwner,
-    StreamTake, StreamTaken,
+    FeedBatch, FeedLimit, LogEpoch, Message, Quarantined, StreamBegin, StreamCursor, StreamMove,
+    StreamOwner, StreamTake, StreamTaken,
 };
 use noetl_types::json::to_canonical;
 use noetl_types::{FeedPosition, Json, Millis, QuarantineId, StoredEvent, Text, Timestamp, sha256};
@@ -150,6 +150,7 @@ impl<'p> Publisher<'p> {
 
     async fn publish_on(&mut self) -> Result<Turn, Trouble> {
         let limit = FeedLimit::clamped(self.streaming.settings.batch);
+        let mut ahead = None;
         let mut grown = self.core.appended.subscribe();
         let mut link = self.link.clone();
         loop {
@@ -159,9 +160,13 @@ impl<'p> Publisher<'p> {
             if !self.is_still_so().await? {
                 return Ok(Turn::Changed);
             }
-            // Before the feed is read: what comes later wakes.
-            grown.mark_unchanged();
-            let batch = self.core.store.feed(self.position, limit).await?;
+            let batch = if let Some(batch) = ahead.take() {
+                batch
+            } else {
+                // Before the feed is read: what comes later wakes.
+                grown.mark_unchanged();
+                self.core.store.feed(self.position, limit).await?
+            };
             if batch.events.is_empty() {
                 let poll = std::time::Duration::from_millis(self.streaming.settings.poll.as_ms());
                 tokio::select! {
@@ -173,7 +178,10 @@ impl<'p> Publisher<'p> {
                 }
                 continue;
             }
-            self.publish(&batch.events).await?;
+            // A backlog is read on while its events are on their way.
+            let (published, next) =
+                tokio::join!(self.publish(&batch.events), self.behind(&batch, limit));
+            published?;
             let forward = StreamMove::Forward {
                 from: self.position,
                 to: batch.next,
@@ -183,7 +191,21 @@ impl<'p> Publisher<'p> {
             }
             self.position = batch.next;
             self.published_at = Some(self.core.clock.now());
+            ahead = next?;
         }
+    }
+
+    /// The events behind a batch, where there are some already.
+    async fn behind(
+        &self,
+        batch: &FeedBatch,
+        limit: FeedLimit,
+    ) -> Result<Option<FeedBatch>, Trouble> {
+        if !batch.is_full {
+            return Ok(None);
+        }
+        let next = self.core.store.feed(batch.next, limit).await?;
+        Ok(Some(next).filter(|next| !next.events.is_empty()))
     }
 
     /// Whether the cursor and the stream are what they were; now and then, which also keeps the lease.
@@ -254,7 +276,7 @@ impl<'p> Publisher<'p> {
             message_id,
             body,
         } = Message::of(&event.record, self.log_epoch);
-        let is_large = body.len() + HEADERS > self.link.facts().max_payload;
+        let is_large = body.len() + HEADERS > self.link.max_payload();
         let body = if is_large {
             self.streaming.facts.note(|seen| seen.by_reference += 1);
             reference(event, &body)

@@ -72,10 +72,16 @@ WITH ready AS MATERIALIZED (
     ) AS verdict
     WHERE outbox.outbox_id = found.outbox_id
         AND (found.bytes <= $3::bigint OR found.turn = 1)
-    RETURNING outbox.*
+    -- With its event, which need not be looked for a second time then.
+    RETURNING
+        {claimed_columns},
+        {found_columns},
+        found.tx,
+        found.position,
+        verdict.status AS row_status,
+        outbox.available_at AS row_available_at
 )
-SELECT {claimed_columns}, {found_columns}, found.tx, found.position
+SELECT {columns}, taken.tx, taken.position
 FROM taken
-JOIN found ON found.outbox_id = taken.outbox_id
-WHERE taken.status = 'IN_FLIGHT'
-ORDER BY taken.available_at, taken.outbox_id
+WHERE taken.row_status = 'IN_FLIGHT'
+ORDER BY taken.row_available_at, taken.row_outbox_id
