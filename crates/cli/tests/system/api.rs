@@ -62,7 +62,7 @@ fn schemathesis() -> PathBuf {
         .unwrap_or_else(|| {
             panic!(
                 "schemathesis is not installed: run scripts/test, which installs it, or \
-                 `pip install schemathesis==4.32.5` into a folder of the PATH"
+                 `pip install -r scripts/api/requirements.txt` into a folder of the PATH"
             )
         })
 }
