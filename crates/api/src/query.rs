@@ -104,8 +104,9 @@ impl Default for DetailQuery {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct EventsQuery {
-    /// Only those behind this place.
+    /// Only those behind this place; 0 is before the first.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<u64>"))]
     pub after_seq: Option<Seq>,
     /// Only those before this place.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -89,7 +89,7 @@ impl House {
         self.folder.path().join("noetl.db")
     }
 
-    fn command(&self) -> Command {
+    pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_noetl"));
         command
             .env_clear()

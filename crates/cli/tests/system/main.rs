@@ -10,6 +10,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod api;
 mod cancel;
 mod constructs;
 mod faults;

@@ -12,7 +12,8 @@ use super::runs::LIVE;
 use super::{Operation, Tag, delete, get, post};
 
 pub(super) fn operations() -> Vec<Operation> {
-    let mut all = server();
+    let mut all = health();
+    all.extend(about());
     all.extend(identities());
     all.extend(stream());
     all.extend(outbox());
@@ -20,7 +21,7 @@ pub(super) fn operations() -> Vec<Operation> {
     all
 }
 
-fn server() -> Vec<Operation> {
+fn health() -> Vec<Operation> {
     let tag = Tag::Server;
     vec![
         get("livez", paths::LIVEZ, tag, "The process lives"),
@@ -54,6 +55,12 @@ fn server() -> Vec<Operation> {
         )
         .answers::<HealthAnswer>()
         .also(503),
+    ]
+}
+
+fn about() -> Vec<Operation> {
+    let tag = Tag::Server;
+    vec![
         get(
             "server_status",
             paths::STATUS,
