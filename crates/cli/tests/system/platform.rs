@@ -394,9 +394,8 @@ async fn until_follower(context: &Context, what: &str, is_so: impl Fn(&Info) -> 
             tokio::time::sleep(MOMENT).await;
         }
     };
-    if tokio::time::timeout(PATIENCE, wait).await.is_err() {
-        panic!("{what}: {last:?}");
-    }
+    let waited = tokio::time::timeout(PATIENCE, wait).await;
+    assert!(waited.is_ok(), "{what}: {last:?}");
 }
 
 /// The server makes the consumer and starts the projector, which advances what the stream tells of,
