@@ -37,7 +37,7 @@ impl Inbox {
             self.again += 1;
             return;
         }
-        let mut parts = id.split(':').skip(1).map(|part| part.parse::<i64>());
+        let mut parts = id.split(':').skip(1).map(str::parse::<i64>);
         let (Some(Ok(run)), Some(Ok(seq))) = (parts.next(), parts.next()) else {
             panic!("{id} is no id of a message")
         };
