@@ -5,8 +5,10 @@
 
 use noetl_types::error::RejectCode;
 use noetl_types::id::as_number;
+use noetl_types::json;
 use noetl_types::{EventId, ExecutionId, Json, OutboxId, Text, Timestamp};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 
 /// A publisher wants rows of the outbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -225,7 +227,28 @@ pub struct OutboxChanged {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ProjectRequest {
     /// Their envelopes, each as it came.
+    #[serde(deserialize_with = "each_by_itself")]
     pub events: Vec<Json>,
+}
+
+/// An event as somebody sends it. What a log cannot hold, such as NUL in a text or a key that is there
+/// twice, is its own text: that is no event, so that it is refused alone and stops no other.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SentEvent(pub Json);
+
+impl<'de> Deserialize<'de> for SentEvent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        let event = json::parse(raw.get().as_bytes());
+        Ok(Self(event.unwrap_or_else(|error| {
+            Json::from(format!("{error}: {}", raw.get()))
+        })))
+    }
+}
+
+fn each_by_itself<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Json>, D::Error> {
+    let events = Vec::<SentEvent>::deserialize(deserializer)?;
+    Ok(events.into_iter().map(|sent| sent.0).collect())
 }
 
 /// What became of them.

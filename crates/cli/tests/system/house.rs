@@ -9,6 +9,7 @@ use noetl_api::client::ClientSettings;
 use noetl_api::execute::ExecuteRequest;
 use noetl_api::execution::StatusView;
 use noetl_api::{ApiError, Client};
+use noetl_testkit::nats::Nats;
 use noetl_testkit::postgres::{Cluster, Database, Role};
 use noetl_types::{ExecutionId, ExecutionStatus, Json, PlaybookPath};
 
@@ -25,6 +26,8 @@ pub(crate) struct House {
     pub(crate) folder: tempfile::TempDir,
     pub(crate) ground: Ground,
     lease_secs: u32,
+    /// Where the log is streamed to, if it is.
+    broker: Option<String>,
 }
 
 /// The shortest lease that is allowed: tests wait for it to run out.
@@ -39,6 +42,7 @@ impl House {
             folder: tempfile::tempdir().expect("a folder"),
             ground,
             lease_secs: SHORT_LEASE,
+            broker: None,
         }
     }
 
@@ -53,6 +57,14 @@ impl House {
     /// The same for tests in which nobody is to be lost, however busy the machine is.
     pub(crate) fn with_leases_of(self, lease_secs: u32) -> Self {
         Self { lease_secs, ..self }
+    }
+
+    /// Servers stream the log, from its first event, to a broker.
+    pub(crate) fn streaming_to(self, nats: &Nats) -> Self {
+        Self {
+            broker: Some(nats.url().to_owned()),
+            ..self
+        }
     }
 
     /// On a PostgreSQL that nobody else uses, so that it can be killed.
@@ -108,7 +120,21 @@ impl House {
                 command.env("NOETL_DSN", database.config());
             }
         }
+        if let Some(url) = &self.broker {
+            command
+                .env("NOETL_NATS_URL", url)
+                .env("NOETL_EVENT_STREAM_ENABLED", "true")
+                .env("NOETL_EVENT_STREAM_BACKFILL", "true");
+        }
         command
+    }
+
+    /// What a command says that people give.
+    pub(crate) fn says(&self, args: &[&str]) -> String {
+        let output = self.command().args(args).output().expect("noetl starts");
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{args:?}: {complaint}");
+        String::from_utf8(output.stdout).expect("a text")
     }
 
     pub(crate) fn server(&self) -> Noetl {

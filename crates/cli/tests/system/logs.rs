@@ -31,7 +31,7 @@ pub(crate) async fn log(house: &House, run: ExecutionId) -> Vec<StoredEvent> {
 }
 
 /// For SQLite the server must be gone: the file has one writer.
-async fn store(house: &House) -> Arc<dyn Store> {
+pub(crate) async fn store(house: &House) -> Arc<dyn Store> {
     match &house.ground {
         Ground::Sqlite => {
             let options = SqliteOptions::new(house.file());

@@ -7,7 +7,8 @@
     clippy::expect_used,
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test fails by panicking"
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and says what it measured"
 )]
 
 mod api;
@@ -19,9 +20,13 @@ mod kills;
 mod kinds;
 mod load;
 mod logs;
+mod outage;
+mod outside;
 mod platform;
 mod process;
 mod servers;
+mod storm;
 mod town;
+mod volume;
 mod wire;
 mod zombies;

@@ -14,6 +14,7 @@ workflow:
 "#;
 
 /// The world saw the call twice, under one key; the log has one result, and a note of the other.
+/// Hole I4.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_wakes_up_too_late_is_refused() {
     let house = House::on_postgres();

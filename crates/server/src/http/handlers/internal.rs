@@ -3,7 +3,7 @@
 use axum::extract::State;
 use noetl_api::internal::{
     AdvanceAnswer, AdvanceRequest, MaterializeAnswer, ProjectAnswer, ProjectRequest, PurgeAnswer,
-    PurgeRequest,
+    PurgeRequest, SentEvent,
 };
 use noetl_types::Json;
 
@@ -23,8 +23,9 @@ pub(in crate::http) async fn project(
 /// Copies events into the log, as workers tell them.
 pub(in crate::http) async fn materialize(
     State(app): State<App>,
-    JsonListBody(events): JsonListBody<Json>,
+    JsonListBody(events): JsonListBody<SentEvent>,
 ) -> Result<Answer<MaterializeAnswer>, Failure> {
+    let events = events.into_iter().map(|sent| sent.0).collect();
     Ok(Answer(app.of_nobody().materialize(events).await?))
 }
 

@@ -184,6 +184,7 @@ async fn marks(house: &House, rows: &[Value]) {
     }
 }
 
+/// Hole O8.
 #[tokio::test]
 async fn a_row_that_fails_waits_longer_each_time_and_dies() {
     on_every_store(async |shelter| {
@@ -286,6 +287,7 @@ fn ids(count: i64) -> Vec<i64> {
     (0..count).map(|n| first + n).collect()
 }
 
+/// Hole P4.
 #[tokio::test]
 async fn copies_are_taken_once_and_bad_ones_put_aside() {
     on_every_store(async |shelter| {
@@ -328,6 +330,39 @@ async fn copies_are_taken_once_and_bad_ones_put_aside() {
         let empty = house.refuses("events/project", json!({ "events": [] })).await;
         empty.is_problem(ErrorCode::OutOfRange);
         copies_of_workers(&house, id[0]).await;
+    })
+    .await;
+}
+
+/// What no log can hold is put aside alone, though it is JSON to whoever sends it.
+#[tokio::test]
+async fn p4_one_event_that_cannot_be_stored_fails_no_other() {
+    on_every_store(async |shelter| {
+        let house = open(shelter).await;
+        let id = ids(10);
+        let event = |event_id: i64, context: &str| {
+            let execution = id[0];
+            format!(r#"{{"event_id":{event_id},"execution_id":{execution},"event_type":"x","context":{context}}}"#)
+        };
+        let events = [
+            event(id[1], "1"),
+            event(id[2], r#""a\u0000b""#),
+            event(id[3], r#"{"a":1,"a":2}"#),
+            event(id[4], "1e999"),
+            event(id[5], "2"),
+        ];
+        for (path, body) in [
+            ("events/project", format!(r#"{{"events":[{}]}}"#, events.join(","))),
+            ("events/materialize", format!("[{}]", events.join(","))),
+        ] {
+            let answer = house.ask(Method::POST, path, &body).await;
+            assert_eq!(answer.status, 200, "{}", answer.text);
+            let rejected = answer.json()["rejected"].as_array().unwrap().clone();
+            let places: Vec<_> = rejected.iter().map(|one| one["index"].as_u64().unwrap()).collect();
+            assert_eq!(places, [1, 2, 3], "{}", answer.text);
+        }
+        let log = house.get(&format!("/api/executions/{}/events", id[0])).await;
+        assert_eq!(log.at("/events").as_array().unwrap().len(), 2);
     })
     .await;
 }

@@ -136,6 +136,7 @@ async fn many_runs_begin_each_by_itself() {
     }
 }
 
+/// Hole D4.
 #[tokio::test]
 async fn what_would_not_happen_is_refused() {
     let house = house().await;
