@@ -234,6 +234,7 @@ pub struct ProjectRequest {
 /// An event as somebody sends it. What a log cannot hold, such as NUL in a text or a key that is there
 /// twice, is its own text: that is no event, so that it is refused alone and stops no other.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SentEvent(pub Json);
 
 impl<'de> Deserialize<'de> for SentEvent {
