@@ -8,7 +8,7 @@ use noetl_api::stream::StreamStatus;
 use noetl_api::{Client, ClientSettings};
 use noetl_types::{FeedPosition, Json};
 
-use crate::config::table::{SERVER_URL, TOKEN};
+use crate::config::table::{INTERNAL_TOKEN, SERVER_URL, TOKEN};
 use crate::config::{Config, Given};
 use crate::error::Error;
 use crate::exit::Exit;
@@ -88,8 +88,13 @@ const WAIT_MS: u64 = 10_000;
 pub(crate) fn run(args: &StreamArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
     let config = Config::load(&Given::default(), &io.env)?;
     let threads = roles::threads(&config, THREADS)?;
+    // An order is given by an operator, who is known by the token of the platform.
+    let token = match (&args.verb, config.get(&INTERNAL_TOKEN)?) {
+        (Verb::Rebuild(_), Some(token)) => Some(token),
+        _ => config.get(&TOKEN)?,
+    };
     let settings = ClientSettings {
-        token: config.get(&TOKEN)?.map(BearerToken::new),
+        token: token.map(BearerToken::new),
         ..ClientSettings::default()
     };
     let url = match &args.server {

@@ -1,4 +1,4 @@
-//! The broker is away: whoever writes does not notice, what is told of the lag
+//! The broker is away, or has lost everything: whoever writes does not notice, what is told of the lag
 //! is true, and nothing is lost.
 
 use std::time::Duration;
@@ -12,9 +12,12 @@ use noetl_types::{ExecutionId, Json};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::house::{Caller, House};
-use crate::outside::messages;
+use crate::logs::store;
+use crate::outside::{Outside, expected, messages};
 use crate::process::Noetl;
 use crate::storm::{EVENTS, TWO, UNENDED, count, database, status, until};
+
+const ENDED: &str = "SELECT count(*) FROM noetl.execution WHERE ended";
 
 /// A server that streams, who works for it, and the broker.
 struct Street {
@@ -79,11 +82,11 @@ impl Street {
         .await;
     }
 
-    /// What `noetl stream` says.
-    fn stream(&self, verb: &str) -> StreamStatus {
+    /// What `noetl stream` says of a server.
+    fn stream(&self, verb: &str, url: &str) -> StreamStatus {
         let said = self
             .house
-            .says(&["stream", verb, "--server", self.url(), "--json"]);
+            .says(&["stream", verb, "--server", url, "--json"]);
         serde_json::from_str(&said).expect("where the stream stands")
     }
 }
@@ -103,14 +106,15 @@ async fn outage(runs: usize, in_a_second: u32) {
     let without = street.complete(runs, in_a_second).await;
     let without = without.expect("nobody who writes notices");
     let after = count(&street.database, EVENTS).await;
-    assert_eq!(after, 2 * before, "the same runs leave the same events");
+    let ended = count(&street.database, ENDED).await;
+    assert_eq!(ended, 2 * u64::try_from(runs).expect("a count"));
     until("the server knows that the broker is away", || async {
         status(street.url())
             .await
             .is_some_and(|it| it.state == "troubled")
     })
     .await;
-    let told = street.stream("status");
+    let told = street.stream("status", street.url());
     assert_eq!(told.lag_events, after - before, "{told:?}");
     assert!(told.lag_ms > 0 && !told.nats_connected, "{told:?}");
     let client = Client::new(street.url(), ClientSettings::default()).expect("a client");
@@ -127,7 +131,7 @@ async fn outage(runs: usize, in_a_second: u32) {
         begun.elapsed()
     );
     assert_eq!(messages(&street.nats).await, after, "each of them once");
-    let told = street.stream("status");
+    let told = street.stream("status", street.url());
     assert_eq!((told.lag_events, told.lag_ms), (0, 0), "{told:?}");
     until("the server says that all is well", || async {
         let ready = client.readyz().await.expect("it serves requests");
@@ -147,4 +151,36 @@ async fn t12_a_broker_that_is_away_stops_nobody_and_the_lag_is_told() {
 #[ignore = "takes minutes"]
 async fn heavy_t12_a_broker_that_is_away_for_a_minute_stops_nobody() {
     outage(3000, 50).await;
+}
+
+/// The broker loses everything while runs go.
+#[tokio::test(flavor = "multi_thread")]
+async fn t11_a_stream_that_is_wiped_in_mid_run_is_rebuilt() {
+    let mut street = Street::new().await;
+    let outside = Outside::reading(&street.nats).await;
+    street.complete(40, 1000).await.expect("all of them");
+    street.catches_up().await;
+    let caller = Caller::of(&street.server);
+    for _ in 0..40 {
+        let started = caller.start("two", Json::empty_map()).await;
+        started.expect("started");
+    }
+    street.nats.kill().expect("killed");
+    street.nats.wipe().expect("wiped");
+    street.nats.restart().expect("started again");
+    street.complete(40, 1000).await.expect("all of them");
+    street.catches_up().await;
+    let events = count(&street.database, EVENTS).await;
+    until("the broker has all of the log once more", || async {
+        messages(&street.nats).await >= events
+    })
+    .await;
+    let told = street.stream("status", street.url());
+    assert!(told.rebuilds >= 1, "{told:?}");
+    let wanted = expected(&*store(&street.house).await).await;
+    until("somebody outside has seen all", || {
+        std::future::ready(outside.inbox().bodies.len() >= wanted.len())
+    })
+    .await;
+    outside.has_seen_all(&wanted);
 }
