@@ -13,6 +13,8 @@
 mod cancel;
 mod constructs;
 mod faults;
+mod followers;
+mod hostile;
 mod house;
 mod kills;
 mod kinds;
