@@ -10,6 +10,39 @@ pub struct ExplainQuery {
     /// Only what has to do with this step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<Text>,
+    /// As it was then: after this event, or by this time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<At>,
+}
+
+/// A moment of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum At {
+    /// After the event at this place.
+    Seq(Seq),
+    /// After what was written by this time.
+    Time(Timestamp),
+}
+
+impl At {
+    /// Reads a place or a time.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if let Ok(number) = text.parse::<i64>() {
+            let seq = Seq::new(number).map_err(|error| error.to_string())?;
+            return Ok(Self::Seq(seq));
+        }
+        let time = Timestamp::parse(text).map_err(|error| error.to_string())?;
+        Ok(Self::Time(time))
+    }
+}
+
+impl Serialize for At {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Seq(seq) => serializer.collect_str(seq),
+            Self::Time(time) => serializer.collect_str(time),
+        }
+    }
 }
 
 /// Why a run stands where it stands.

@@ -103,8 +103,17 @@ pub(crate) fn meant(config: &Config, io: &Io<'_>) -> Result<Meant, Error> {
             by: server_from.to_string(),
         });
     }
+    of_profile(config.get(&PROFILE)?, config, io)
+}
+
+/// The server of a profile; of the one in use, where none is named.
+pub(crate) fn of_profile(
+    name: Option<String>,
+    config: &Config,
+    io: &Io<'_>,
+) -> Result<Meant, Error> {
     let profiles = Profiles::load(&io.env)?;
-    let Some(name) = config.get(&PROFILE)?.or_else(|| profiles.current.clone()) else {
+    let Some(name) = name.or_else(|| profiles.current.clone()) else {
         return Ok(Meant::Nobody);
     };
     let profile = profiles.get(&name)?;
@@ -119,14 +128,18 @@ pub(crate) fn meant(config: &Config, io: &Io<'_>) -> Result<Meant, Error> {
     })
 }
 
-/// A client of the server at an address.
+/// The host at an address.
 pub(crate) fn client(url: &str, token: Option<String>) -> Result<Host, Error> {
+    Ok(Host::There(client_of(url, token)?))
+}
+
+/// A client of the server at an address.
+pub(crate) fn client_of(url: &str, token: Option<String>) -> Result<Client, Error> {
     let settings = ClientSettings {
         token: token.map(BearerToken::new),
         ..ClientSettings::default()
     };
-    let client = Client::new(url, settings).map_err(StartError::Client)?;
-    Ok(Host::There(client))
+    Ok(Client::new(url, settings).map_err(StartError::Client)?)
 }
 
 /// Whom to ask where nobody named a server.

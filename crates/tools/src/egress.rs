@@ -116,10 +116,20 @@ impl EgressPolicy {
                 })?
                 .collect(),
         };
-        if !self.names(bare, port) {
-            for address in &addresses {
-                self.check(bare, address.ip())?;
-            }
+        if self.names(bare, port) {
+            return Ok(addresses);
+        }
+        Ok(self.checked(bare, addresses)?)
+    }
+
+    /// The addresses that a name stands for, unless one of them is forbidden.
+    fn checked(
+        &self,
+        host: &str,
+        addresses: Vec<SocketAddr>,
+    ) -> Result<Vec<SocketAddr>, EgressDenied> {
+        for address in &addresses {
+            self.check(host, address.ip())?;
         }
         Ok(addresses)
     }
@@ -236,9 +246,13 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [first, second, third, .., seventh, eighth] = address.segments();
-    // Translation prefixes reach the address that they embed.
+    // Translation prefixes reach the address that they embed; where that of a local one lies is
+    // known to its network only.
     match (first, second) {
-        (0x64, 0xff9b) => return is_public_v4(embedded(seventh, eighth)),
+        (0x64, 0xff9b) => {
+            let is_well_known = address.segments()[2..6] == [0; 4];
+            return is_well_known && is_public_v4(embedded(seventh, eighth));
+        }
         (0x2002, _) => return is_public_v4(embedded(second, third)),
         _ => {}
     }
@@ -269,9 +283,7 @@ impl reqwest::dns::Resolve for CheckedNames {
         let policy = Arc::clone(&self.0);
         Box::pin(async move {
             let addresses = lookup_host((name.as_str(), 0)).await?.collect::<Vec<_>>();
-            for address in &addresses {
-                policy.check(name.as_str(), address.ip())?;
-            }
+            let addresses = policy.checked(name.as_str(), addresses)?;
             Ok(Box::new(addresses.into_iter()) as reqwest::dns::Addrs)
         })
     }

@@ -2,7 +2,6 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
@@ -23,7 +22,7 @@ use crate::progress::{Display, Style, human};
 use crate::reach::{Reached, Wants};
 use crate::render::words::visible;
 use crate::render::{palette, result};
-use crate::roles::{Host, Signals};
+use crate::roles::{Host, Signals, Watch};
 use crate::source::Origin;
 
 /// Run a playbook of the catalog, at a server
@@ -287,18 +286,17 @@ async fn watch(
     let deadline = Instant::now() + patience;
     let mut frames = interval(FRAME);
     frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut after = None;
-    let mut news = pin!(host.events(id, after));
+    let mut watch = Watch::new(host, id, None);
     let (exit, why) = loop {
         tokio::select! {
-            events = &mut news => {
-                let events = events?;
+            events = watch.next() => {
+                let Some(events) = events? else {
+                    return Ok(None);
+                };
                 display.take(&events, io)?;
                 if display.end().is_some() {
                     return Ok(None);
                 }
-                after = events.last().map(|event| event.seq).or(after);
-                news.set(host.events(id, after));
             }
             _ = frames.tick() => display.tick(SystemClock.now(), io)?,
             _ = signals.next() => break (Exit::Interrupted, "no longer watched".to_owned()),

@@ -51,6 +51,9 @@ struct CreateArgs {
     /// Pool that it may work for; may be given several times [default: all]
     #[arg(long = "pool", value_name = "POOL", value_parser = pool)]
     pools: Vec<PoolName>,
+    /// Paths that it may start and register, such as etl/* [default: all]
+    #[arg(long = "path", value_name = "GLOB")]
+    paths: Vec<String>,
     /// Days that it lives [default: until it is revoked]
     #[arg(long, value_name = "N")]
     ttl_days: Option<u32>,
@@ -131,7 +134,8 @@ async fn create(client: &Client, args: &CreateArgs, io: &mut Io<'_>) -> Result<(
         name: args.name.as_str().into(),
         scopes: args.scopes.clone(),
         pools: (!args.pools.is_empty()).then(|| args.pools.clone()),
-        path_globs: None,
+        path_globs: (!args.paths.is_empty())
+            .then(|| args.paths.iter().map(|glob| glob.as_str().into()).collect()),
         ttl_days: args.ttl_days,
         tenant_id: args.tenant.clone(),
         organization_id: args.organization.clone(),

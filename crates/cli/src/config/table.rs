@@ -112,6 +112,27 @@ pub(crate) static RATE_PER_TOKEN: Setting<u32> = Setting::absent(
     "Requests in a second for each token; 0 is any number",
 );
 
+pub(crate) static HEAD_TIMEOUT: Setting<u32> = Setting::new(
+    "NOETL_HTTP_HEAD_SECS",
+    "10",
+    read::number::<1, 300>,
+    "Seconds that a client may take over the head of a request, or be silent between two",
+);
+
+pub(crate) static BODY_TIMEOUT: Setting<u32> = Setting::new(
+    "NOETL_HTTP_BODY_SECS",
+    "30",
+    read::number::<1, 600>,
+    "Seconds that a client may take over a body, and one more for each MiB of it",
+);
+
+pub(crate) static MAX_CONNECTIONS: Setting<u32> = Setting::new(
+    "NOETL_HTTP_MAX_CONNECTIONS",
+    "10240",
+    read::number::<1, 1_000_000>,
+    "Connections at once; those beyond are told to come back",
+);
+
 pub(crate) static RATE_PER_TENANT: Setting<u32> = Setting::absent(
     "NOETL_RATE_PER_TENANT",
     "5000, and 0 on an embedded database",
@@ -480,7 +501,7 @@ pub(crate) static HEARTBEAT: Setting<u32> = Setting::new(
 );
 
 /// Every setting, in the order in which they are shown.
-pub(crate) static TABLE: [&dyn AnySetting; 62] = [
+pub(crate) static TABLE: [&dyn AnySetting; 65] = [
     &DATA_DIR,
     &STORE,
     &HOST,
@@ -494,6 +515,9 @@ pub(crate) static TABLE: [&dyn AnySetting; 62] = [
     &UNSAFE_PLAINTEXT,
     &RATE_PER_TOKEN,
     &RATE_PER_TENANT,
+    &HEAD_TIMEOUT,
+    &BODY_TIMEOUT,
+    &MAX_CONNECTIONS,
     &DSN,
     &POSTGRES_HOST,
     &POSTGRES_PORT,

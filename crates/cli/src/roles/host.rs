@@ -1,18 +1,16 @@
 //! Where a run takes place: in this process, or at a server.
 
-use std::time::Duration;
-
 use noetl_api::catalog::{
     CatalogItem, CatalogList, ListRequest, RegisterAnswer, RegisterRequest, ResourceRequest,
 };
 use noetl_api::execute::{ExecuteAnswer, ExecuteRequest};
-use noetl_api::execution::{CancelRequest, EventPage, EventView, ExecutionDetail, StatusView};
+use noetl_api::execution::{CancelRequest, EventPage, ExecutionDetail, StatusView};
 use noetl_api::explain::{ExplainQuery, Explanation};
 use noetl_api::query::{DetailQuery, EventsQuery, ExecutionList, ExecutionsQuery};
 use noetl_api::{ApiError, Client, Problem};
 use noetl_server::{Runtime, RuntimeError};
 use noetl_types::limits::PageLimit;
-use noetl_types::{ErrorCode, ExecutionId, PlaybookPath, PoolName, Seq, Text, Version};
+use noetl_types::{ErrorCode, ExecutionId, PlaybookPath, PoolName, Text};
 
 use super::causes;
 use super::orphans::POOL_PREFIX;
@@ -20,12 +18,6 @@ use super::worker::chance;
 use crate::exit::Exit;
 use crate::render::words::visible;
 
-/// How long a look at the log of a run in this process may wait for something new.
-const PATIENCE: Duration = Duration::from_millis(250);
-/// How often a server is asked for something new.
-const INTERVAL: Duration = Duration::from_millis(100);
-/// Events that are read at once.
-const PAGE: i64 = 500;
 /// Things that are wrong which are told one by one.
 const MAX_HINTS: usize = 10;
 
@@ -138,44 +130,6 @@ impl Host {
         Ok(match self {
             Self::Here(runtime) => runtime.execute(request).await?,
             Self::There(client) => client.execute(&request).await?,
-        })
-    }
-
-    /// The events behind a place. Where there are none yet, it waits a little.
-    pub(crate) async fn events(
-        &self,
-        execution_id: ExecutionId,
-        after: Option<Seq>,
-    ) -> Result<Vec<EventView>, HostError> {
-        let events = self.page(execution_id, after).await?;
-        if !events.is_empty() {
-            return Ok(events);
-        }
-        match self {
-            Self::Here(runtime) => {
-                let version = after.map_or(Version::EMPTY, Version::from);
-                runtime
-                    .wait_for_events(execution_id, version, PATIENCE)
-                    .await;
-            }
-            Self::There(_) => tokio::time::sleep(INTERVAL).await,
-        }
-        self.page(execution_id, after).await
-    }
-
-    async fn page(
-        &self,
-        execution_id: ExecutionId,
-        after_seq: Option<Seq>,
-    ) -> Result<Vec<EventView>, HostError> {
-        let query = EventsQuery {
-            after_seq,
-            limit: PageLimit::clamped(PAGE),
-            ..EventsQuery::default()
-        };
-        Ok(match self {
-            Self::Here(runtime) => runtime.events(execution_id, query).await?.events,
-            Self::There(client) => client.events(execution_id, &query).await?.events,
         })
     }
 

@@ -4,13 +4,14 @@ use std::io;
 use std::net::SocketAddr;
 
 use noetl_server::http::{HttpSettings, InternalToken, Tls};
+use noetl_types::Millis;
 use tokio::net::TcpListener;
 
 use super::error::StartError;
 use super::store::Place;
 use crate::config::table::{
-    DEV, HOST, INTERNAL_TOKEN, PORT, RATE_PER_TENANT, RATE_PER_TOKEN, TLS_CERT, TLS_CLIENT_CA,
-    TLS_KEY, UNSAFE_PLAINTEXT,
+    BODY_TIMEOUT, DEV, HEAD_TIMEOUT, HOST, INTERNAL_TOKEN, MAX_CONNECTIONS, PORT, RATE_PER_TENANT,
+    RATE_PER_TOKEN, TLS_CERT, TLS_CLIENT_CA, TLS_KEY, UNSAFE_PLAINTEXT,
 };
 use crate::config::{Config, ConfigError};
 use crate::error::Error;
@@ -52,6 +53,9 @@ pub(crate) fn http_settings(
     Ok(HttpSettings {
         is_dev: config.get(&DEV)?.unwrap_or(is_dev),
         tls,
+        head_timeout: secs(config.value(&HEAD_TIMEOUT)?),
+        body_timeout: secs(config.value(&BODY_TIMEOUT)?),
+        max_connections: usize::try_from(config.value(&MAX_CONNECTIONS)?).unwrap_or(usize::MAX),
         unsafe_plaintext: config.value(&UNSAFE_PLAINTEXT)?,
         rate_per_token: config.get(&RATE_PER_TOKEN)?.unwrap_or(rate),
         rate_per_tenant: config.get(&RATE_PER_TENANT)?.unwrap_or(rate),
@@ -60,6 +64,10 @@ pub(crate) fn http_settings(
             .map(|token| InternalToken::new(&token)),
         ..HttpSettings::default()
     })
+}
+
+fn secs(number: u32) -> Millis {
+    Millis::from_secs(number.into())
 }
 
 /// Listens where the configuration says, if that is safe.

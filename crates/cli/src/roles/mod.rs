@@ -15,6 +15,7 @@ mod runtime;
 mod signals;
 mod store;
 mod threads;
+mod watch;
 mod worker;
 
 pub(crate) use beacon::Beacon;
@@ -29,6 +30,7 @@ pub(crate) use runtime::{open_runtime, reading_runtime};
 pub(crate) use signals::{Signals, stopped};
 pub(crate) use store::{Opened, Place, open_to_read};
 pub(crate) use threads::{Refused as ThreadsRefused, threads};
+pub(crate) use watch::Watch;
 pub(crate) use worker::{OfPlatform, WorkerPlan, toolbox};
 
 use std::error::Error;

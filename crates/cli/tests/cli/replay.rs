@@ -133,6 +133,20 @@ fn a_run_from_its_database_and_from_a_server() {
     assert_eq!(checksum(&there.out), checksum(&usual.out));
     let unknown = folder.run(&["replay", "77", "--server", &url]);
     assert_eq!(unknown.code, 3, "{}", unknown.shown());
+    // By a profile, and with the token of the environment, as other commands do.
+    let asked = |args: &[&str], token: Option<&str>| -> Ran {
+        let mut command = at_home(&folder, args);
+        command.envs(token.map(|token| ("NOETL_TOKEN", token)));
+        command.output().unwrap().into()
+    };
+    let added = asked(&["profile", "add", "here", "--server", &url], None);
+    assert_eq!(added.code, 0, "{}", added.shown());
+    let by_profile = ["replay", &id, "--profile", "here", "-o", "json"];
+    let there = asked(&by_profile, None);
+    assert_eq!(checksum(&there.out), checksum(&usual.out));
+    let wrong = asked(&by_profile, Some("noetl_wrong_token"));
+    assert!(wrong.err.contains("token"), "{}", wrong.shown());
+    assert_ne!(wrong.code, 0);
     // The file is still read beside the server that has it.
     let beside = folder.run(&["replay", &id, "--store", &file, "-o", "json"]);
     assert_eq!(checksum(&beside.out), checksum(&usual.out));

@@ -141,6 +141,13 @@ impl House {
         Noetl::serving(self.command().args(["server", "--port", "0"]))
     }
 
+    /// A server with more settings.
+    pub(crate) fn server_with(&self, settings: &[(&str, &str)]) -> Noetl {
+        let mut command = self.command();
+        command.envs(settings.iter().copied());
+        Noetl::serving(command.args(["server", "--port", "0"]))
+    }
+
     /// Starts a server again where one was: whoever knew the old one finds it.
     pub(crate) fn server_at(&self, url: &str) -> Noetl {
         let (_, port) = url.rsplit_once(':').expect("an address with a port");

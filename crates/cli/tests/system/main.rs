@@ -15,6 +15,8 @@ mod api;
 mod cancel;
 mod constructs;
 mod faults;
+mod followers;
+mod hostile;
 mod house;
 mod kills;
 mod kinds;

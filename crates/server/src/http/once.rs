@@ -157,15 +157,13 @@ impl Yours {
             settling.settle(work, end).await;
             response
         });
-        match working.await {
-            Ok(response) => response,
-            Err(_) => {
-                tracing::error!(route, "a handler broke under an idempotency key");
-                let end = unknown(&runtime);
-                runtime.settle(given_up, end).await;
-                Failure::internal().into_response()
-            }
+        if let Ok(response) = working.await {
+            return response;
         }
+        tracing::error!(route, "a handler broke under an idempotency key");
+        let end = unknown(&runtime);
+        runtime.settle(given_up, end).await;
+        Failure::internal().into_response()
     }
 }
 

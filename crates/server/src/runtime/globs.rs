@@ -33,19 +33,19 @@ pub(super) fn matches(glob: &str, path: &str) -> bool {
     reached[0] = true;
     let mut rest = glob.as_bytes();
     while let Some((first, behind)) = rest.split_first() {
-        let mut next = vec![false; path.len() + 1];
+        let mut next = vec![reached[0] && *first == b'*'];
+        let over = reached.iter().zip(reached.iter().skip(1)).zip(path);
         if *first == b'*' {
             let crosses = behind.first() == Some(&b'*');
             rest = if crosses { &behind[1..] } else { behind };
-            for place in 0..=path.len() {
-                let grows = place > 0 && next[place - 1] && (crosses || path[place - 1] != b'/');
-                next[place] = reached[place] || grows;
-            }
+            let mut grows = reached[0];
+            next.extend(over.map(|((_, here), byte)| {
+                grows = *here || grows && (crosses || *byte != b'/');
+                grows
+            }));
         } else {
             rest = behind;
-            for (place, byte) in path.iter().enumerate() {
-                next[place + 1] = reached[place] && byte == first;
-            }
+            next.extend(over.map(|((before, _), byte)| *before && byte == first));
         }
         reached = next;
     }

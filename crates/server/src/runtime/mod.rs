@@ -42,10 +42,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noetl_api::command::LeasedCommand;
+use noetl_api::explain::At;
 use noetl_bus::{Desk, Followers, Following};
 use noetl_engine::{State, decode};
 use noetl_store::{
-    Append, AppendRefused, Appended, CatalogEntry, CatalogKey, Execution, LogPage, Store,
+    Append, AppendRefused, Appended, CatalogEntry, CatalogKey, Execution, Head, LogPage, Store,
 };
 use noetl_types::id::Id;
 use noetl_types::{CatalogId, ErrorCode, EventId, ExecutionId, TenantId, Text, Timestamp, Version};
@@ -325,6 +326,15 @@ impl Runtime {
         execution_id: ExecutionId,
     ) -> Result<Option<(Arc<Definition>, State)>, RuntimeError> {
         self.core.look(execution_id).await
+    }
+
+    /// The same as it was at a moment, and where its log stood.
+    pub(crate) async fn state_at(
+        &self,
+        execution: &Execution,
+        at: At,
+    ) -> Result<(Arc<Definition>, State, Head), RuntimeError> {
+        self.core.look_at(execution, at).await
     }
 
     /// Waits until the log of an execution is past a version, or until time is up.

@@ -37,6 +37,21 @@ fn only_public_addresses_by_default() {
         "::127.0.0.1",
         "64:ff9b::7f00:1",
         "64:ff9b::a9fe:a9fe",
+        "64:ff9b:1::808:808",
+        "64:ff9b:1:7f00:0:100:808:808",
+        "2002:a9fe:a9fe::1",
+        "2002:a00:1::",
+        "::ffff:169.254.169.254",
+        "::ffff:0:127.0.0.1",
+        "::10.0.0.1",
+        "fe80::a9fe:a9fe",
+        "febf::1",
+        "ff0e::1",
+        "3fff::1",
+        "100.127.255.255",
+        "192.88.99.1",
+        "198.19.255.255",
+        "239.255.255.250",
         "2002:7f00:1::",
         "2001::1",
         "2001:db8::1",
@@ -115,4 +130,23 @@ async fn resolving_checks_every_address() {
             .await
             .is_err()
     );
+}
+
+/// A name with several addresses is as bad as the worst of them, wherever that stands; and it is
+/// looked at anew for every connection, so what it stood for before is no excuse.
+#[test]
+fn one_bad_address_among_good_ones_forbids_the_name() {
+    let policy = guarded("");
+    let of = |addresses: &[&str]| -> Vec<SocketAddr> {
+        let address = |text: &&str| SocketAddr::new(text.parse().unwrap(), 443);
+        addresses.iter().map(address).collect()
+    };
+    let good = of(&["8.8.8.8", "2606:4700::1111"]);
+    assert_eq!(policy.checked("host", good.clone()), Ok(good));
+    for bad in ["127.0.0.1", "169.254.169.254", "::1", "::ffff:10.0.0.1"] {
+        for mixed in [["8.8.8.8", bad], [bad, "8.8.8.8"]] {
+            let denied = policy.checked("rebound.example", of(&mixed)).unwrap_err();
+            assert!(denied.to_string().contains("rebound.example"), "{denied}");
+        }
+    }
 }

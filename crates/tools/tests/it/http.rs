@@ -331,13 +331,85 @@ async fn the_guard_stops_private_addresses_in_all_spellings() {
         "[::ffff:7f00:1]",
         "0.0.0.0",
         "user:pass@127.0.0.1",
+        "8.8.8.8@127.0.0.1",
+        "8.8.8.8%40@127.0.0.1",
         "１２７.0.0.1",
+        "127。0。0。1",
+        "①②⑦.⓪.⓪.①",
         "169.254.169.254",
+        "2852039166",
+        "0xa9fea9fe",
+        "0251.0376.0251.0376",
+        "0xa9.0xfe.0xa9.0xfe",
+        "169.254.43518",
+        "169.16689662",
+        "[::ffff:169.254.169.254]",
+        "[::ffff:a9fe:a9fe]",
+        "[64:ff9b::a9fe:a9fe]",
+        "[64:ff9b:1::808:808]",
+        "[2002:a9fe:a9fe::]",
+        "[fd00:ec2::254]",
+        "[fe80::1]",
+        "[::]",
+        "[0:0:0:0:0:0:0:1]",
+        "[::127.0.0.1]",
         "10.0.0.1",
+        "012.0.0.1",
+        "0xa.1",
+        "172.16.0.1",
+        "192.168.0.1",
+        "3232235521",
+        "100.64.0.1",
+        "0",
+        "0x0",
+        "127.0.0.1.",
+        "LOCALHOST",
+        "127.127.127.127",
+        "0x7f.0.0.1",
+        "0177.1",
+        "017700000001",
+        "224.0.0.1",
+        "255.255.255.255",
+        "198.18.0.1",
     ] {
         let (kind, message) = error(&toolbox, get(&format!("http://{host}:{port}/"))).await;
         assert_eq!(kind, TaskErrorKind::Auth, "{host}: {message}");
         assert!(message.contains("NOETL_EGRESS_ALLOW"), "{message}");
+    }
+    assert!(server.seen().is_empty());
+}
+
+/// What is no address, or another kind of one, reaches nobody either.
+#[tokio::test]
+async fn what_is_no_web_address_is_refused() {
+    let server = Server::saying(&answer("200 OK", "", "secret")).await;
+    let port = server.port;
+    let toolbox = guarded("");
+    for url in [
+        format!("http://127.0.0.1%00.example.com:{port}/"),
+        format!("http://127.0.0.1%2f@:{port}/"),
+        format!("http://[::1%25lo]:{port}/"),
+        format!("http://127.0.0.256:{port}/"),
+        format!("http://0x7f000001ff:{port}/"),
+        format!("http:///127.0.0.1:{port}/"),
+        format!(r"http:\\127.0.0.1:{port}\"),
+        format!("//127.0.0.1:{port}/"),
+        format!("ftp://127.0.0.1:{port}/"),
+        format!("gopher://127.0.0.1:{port}/_x"),
+        format!("dict://127.0.0.1:{port}/"),
+        format!("ldap://127.0.0.1:{port}/"),
+        "file:///etc/passwd".to_owned(),
+        "file://127.0.0.1/etc/passwd".to_owned(),
+        "jar:http://127.0.0.1!/".to_owned(),
+        "unix:///var/run/docker.sock".to_owned(),
+        "data:text/plain,secret".to_owned(),
+        "http://".to_owned(),
+        format!("http://localhost.:{port}/"),
+        String::new(),
+    ] {
+        let config = Json::object([("url", Json::from(url.as_str()))]);
+        let outcome = run(&toolbox, call(ToolKind::Http, &config)).await;
+        assert!(outcome.error.is_some(), "{url}: {}", outcome.data);
     }
     assert!(server.seen().is_empty());
 }

@@ -23,8 +23,9 @@ use source::Source;
 ///
 /// The log of the run is folded up to the event that you name, and what it was then is shown: where
 /// it stood, its commands, its loops, and a checksum that is the same wherever and whenever the same
-/// log is folded. The log is read from the database of 'noetl run' and 'noetl dev', beside whoever
-/// writes to it, from a server, or from a file with one event a line.
+/// log is folded. The log is read from a server, by its address or a profile, and where none is named
+/// from the database of 'noetl run' and 'noetl dev', beside whoever writes to it; or from a file with
+/// one event a line.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -62,6 +63,9 @@ pub(crate) struct ReplayArgs {
     /// Ask the server at this address
     #[arg(long, value_name = "URL", conflicts_with_all = ["store", "log"])]
     server: Option<String>,
+    /// Ask the server of this profile; by default that of the profile in use
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["server", "store", "log"])]
+    profile: Option<String>,
     /// Read this database; by default that of 'noetl run'
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "log")]
     store: Option<PathBuf>,
@@ -82,7 +86,7 @@ fn moment(text: &str) -> Result<Timestamp, String> {
 pub(crate) fn run(args: &ReplayArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
     let config = Config::load(&crate::config::Given::default(), &io.env)?;
     let threads = roles::threads(&config, 2)?;
-    let answer = match source::of(args, &config)? {
+    let answer = match source::of(args, &config, io)? {
         Source::Log(origin) => {
             let folded = source::fold_log(&origin, args.id, args.cut(), io)?;
             let answer = noetl_server::replay::answer(folded, args.projection);

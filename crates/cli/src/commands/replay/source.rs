@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
+use noetl_api::Client;
 use noetl_api::replay::{Cut, LEAST_EVENT_ID};
-use noetl_api::{Client, ClientSettings};
 use noetl_engine::replay::{InOrder, LogReader, ReplayState};
 use noetl_server::RuntimeError;
 use noetl_server::replay::Folded;
@@ -15,8 +15,10 @@ use noetl_types::{EventRecord, ExecutionId, OrganizationId, TenantId};
 
 use super::ReplayArgs;
 use crate::config::Config;
+use crate::config::table::TOKEN;
 use crate::error::Error;
 use crate::io::Io;
+use crate::reach::{self, Meant};
 use crate::roles::{HostError, Place, StartError};
 use crate::source::Origin;
 
@@ -34,16 +36,23 @@ pub(super) enum Source {
 }
 
 /// What the command line means.
-pub(super) fn of(args: &ReplayArgs, config: &Config) -> Result<Source, Error> {
+pub(super) fn of(args: &ReplayArgs, config: &Config, io: &Io<'_>) -> Result<Source, Error> {
     if let Some(log) = &args.log {
         return Ok(Source::Log(Origin::new(log)));
     }
     if let Some(url) = &args.server {
-        let client = Client::new(url, ClientSettings::default()).map_err(StartError::Client)?;
+        let client = reach::client_of(url, config.get(&TOKEN)?)?;
         return Ok(Source::Server(client));
     }
     if let Some(store) = &args.store {
         return open(store);
+    }
+    let meant = match &args.profile {
+        Some(name) => reach::of_profile(Some(name.clone()), config, io)?,
+        None => reach::meant(config, io)?,
+    };
+    if let Meant::Server { url, token, .. } = meant {
+        return Ok(Source::Server(reach::client_of(&url, token)?));
     }
     match Place::of(config)?.file() {
         Some(file) => open(file),

@@ -1,6 +1,5 @@
 //! A run, followed from its start to its end.
 
-use std::pin::pin;
 use std::time::Duration;
 
 use noetl_api::execute::{ExecuteAnswer, ExecuteRequest};
@@ -18,7 +17,7 @@ use crate::io::Io;
 use crate::progress::{Display, Style, human};
 use crate::render::palette;
 use crate::render::words::visible;
-use crate::roles::{Host, Place, Signals};
+use crate::roles::{Host, Place, Signals, Watch};
 
 /// How often a terminal is drawn anew.
 const FRAME: Duration = Duration::from_millis(100);
@@ -160,19 +159,18 @@ impl Run<'_> {
         let deadline = Instant::now() + patience;
         let mut frames = interval(FRAME);
         frames.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut after = None;
         let mut cancelled = None;
-        let mut news = pin!(self.host.events(self.execution_id, after));
+        let mut watch = Watch::new(self.host, self.execution_id, None);
         loop {
             tokio::select! {
-                events = &mut news => {
-                    let events = events?;
+                events = watch.next() => {
+                    let Some(events) = events? else {
+                        return Ok(Followed::End(cancelled));
+                    };
                     display.take(&events, io)?;
                     if display.end().is_some() {
                         return Ok(Followed::End(cancelled));
                     }
-                    after = events.last().map(|event| event.seq).or(after);
-                    news.set(self.host.events(self.execution_id, after));
                 }
                 _ = frames.tick() => display.tick(SystemClock.now(), io)?,
                 failure = site.failure() => return Err(failure.into()),

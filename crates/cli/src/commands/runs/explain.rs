@@ -53,6 +53,7 @@ async fn explain(args: &ExplainArgs, host: &Host, io: &mut Io<'_>) -> Result<Exi
     let id = find(host, &args.run).await?;
     let query = ExplainQuery {
         step: args.step.as_deref().map(Text::from),
+        at: None,
     };
     let explained = host.explain(id, query).await?;
     if !args.output.is_table() {

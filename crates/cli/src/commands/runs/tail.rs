@@ -14,7 +14,7 @@ use crate::io::Io;
 use crate::output::{Form, Output, json_of};
 use crate::reach::{Reached, Wants};
 use crate::render::words::{columns, shorten, visible};
-use crate::roles::Host;
+use crate::roles::{Host, Watch};
 
 /// Follow a run until it ends
 ///
@@ -52,8 +52,8 @@ async fn follow(args: &TailArgs, host: &Host, io: &mut Io<'_>) -> Result<Exit, E
         }
         after = Seq::new(run.line.event_count).ok();
     }
-    loop {
-        let events = host.events(id, after).await?;
+    let mut watch = Watch::new(host, id, after);
+    while let Some(events) = watch.next().await? {
         for event in &events {
             print(args.output, event, io)?;
         }
@@ -61,8 +61,8 @@ async fn follow(args: &TailArgs, host: &Host, io: &mut Io<'_>) -> Result<Exit, E
         if let Some(status) = events.iter().find_map(end) {
             return Ok(exit_of(status));
         }
-        after = events.last().map(|event| event.seq).or(after);
     }
+    Ok(exit_of(host.status(id).await?.status))
 }
 
 /// How the run ended, where an event says so.

@@ -4,7 +4,7 @@ use axum::http::header::LINK;
 use axum::http::{HeaderName, HeaderValue, Uri};
 use axum::response::{IntoResponse as _, Response};
 use noetl_api::execution::{CancellationCheck, EventPage, ExecutionDetail, StatusView};
-use noetl_api::explain::{ExplainQuery, Explanation};
+use noetl_api::explain::{At, ExplainQuery, Explanation};
 use noetl_api::query::{DetailQuery, EventsQuery, ExecutionsQuery, NEXT_CURSOR, Order};
 use noetl_types::limits::{MAX_PAGE_OFFSET, PageLimit};
 use noetl_types::{EventName, ExecutionStatus, Seq, Timestamp};
@@ -94,6 +94,7 @@ pub(in crate::http) async fn explain(
 ) -> Result<Answer<Explanation>, Failure> {
     let query = ExplainQuery {
         step: params.text("step")?,
+        at: params.read("at", At::parse)?,
     };
     params.nothing_else()?;
     Ok(Answer(app.runtime.explain(execution_id, query).await?))

@@ -212,3 +212,33 @@ async fn a_worker_that_is_asked_to_leave_hears_of_it() {
     let again = house.post("/api/worker/pool/register", worker).await;
     assert_eq!(again.text_at("/status"), "active");
 }
+
+#[tokio::test]
+async fn a_run_is_explained_as_it_was() {
+    let house = house().await;
+    let run = house.started().await;
+    let began = house.explained(&run).await;
+    let last = began["cause"][0]["seq"].as_i64().unwrap();
+    house.work().await;
+    let now = house.explained(&run).await;
+    assert_eq!(now["status"], "COMPLETED");
+    let path = format!("/api/executions/{run}/explain?at={last}");
+    let then = house.get(&path).await;
+    assert!(is_ok(&then), "{}", then.text);
+    assert_eq!(then.at("/status"), "RUNNING");
+    assert_eq!(
+        told(&then.json()),
+        ["command start 1: was issued and not done yet"]
+    );
+    assert_eq!(then.at("/cause"), began["cause"]);
+    // By time: before everything there was nothing to wait for.
+    let path = format!("/api/executions/{run}/explain?at=2020-01-01T00:00:00Z");
+    let before = house.get(&path).await;
+    assert_eq!(before.at("/waiting_on"), json!([]), "{}", before.text);
+    let later = format!("/api/executions/{run}/explain?at=2999-01-01T00:00:00Z");
+    assert_eq!(house.get(&later).await.json(), now);
+    for wrong in ["0", "-1", "soon"] {
+        let path = format!("/api/executions/{run}/explain?at={wrong}");
+        house.get(&path).await.is_problem(ErrorCode::BadQuery);
+    }
+}

@@ -53,9 +53,12 @@ fn tells_nothing(what: &str, reply: &Reply) {
 async fn no_answer_tells_what_broke_below() {
     let is_broken = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&is_broken);
-    let plan = Box::new(move |_| match flag.load(Ordering::SeqCst) {
-        true => Fault::Before,
-        false => Fault::None,
+    let plan = Box::new(move |_| {
+        if flag.load(Ordering::SeqCst) {
+            Fault::Before
+        } else {
+            Fault::None
+        }
     });
     let house = house_on(Arc::new(FaultyStore::new(MemoryStore::new(), plan))).await;
     let registered = house

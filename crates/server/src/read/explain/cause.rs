@@ -20,7 +20,9 @@ impl Runtime {
     ) -> Result<Vec<Cause>, RuntimeError> {
         let version = row.head.version.get();
         let after = version.saturating_sub(TAIL).max(0);
-        let tail = self.log_chunk(row.execution_id, after, TAIL).await?;
+        let mut tail = self.log_chunk(row.execution_id, after, TAIL).await?;
+        // A run may be asked about as it was before its log went on.
+        tail.retain(|stored| stored.record.seq.get() <= version);
         let mut next = tail
             .iter()
             .rev()

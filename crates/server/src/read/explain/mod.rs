@@ -9,7 +9,8 @@ mod parked;
 mod waiting;
 
 use noetl_api::explain::{ExplainQuery, Explanation, FailureView, WaitingOn};
-use noetl_store::{Execution, Origin};
+use noetl_engine::State;
+use noetl_store::{Execution, Head, Origin};
 use noetl_types::{ErrorCode, ExecutionId, ExecutionStatus, Text};
 
 use super::elapsed::Elapsed;
@@ -25,8 +26,15 @@ impl Runtime {
         execution_id: ExecutionId,
         query: ExplainQuery,
     ) -> Result<Explanation, RuntimeError> {
-        let row = self.execution_row(execution_id).await?;
-        let folded = self.state_of(execution_id).await?;
+        let mut row = self.execution_row(execution_id).await?;
+        let folded = match query.at {
+            None => self.state_of(execution_id).await?,
+            Some(at) => {
+                let (definition, state, head) = self.state_at(&row, at).await?;
+                as_it_was(&mut row, &state, head);
+                Some((definition, state))
+            }
+        };
         let mut waiting_on = Vec::new();
         let mut failure = None;
         if let Some((definition, state)) = &folded {
@@ -37,7 +45,10 @@ impl Runtime {
                 return Err(RuntimeError::refused(ErrorCode::NotFound, text));
             }
             if !row.view.status.is_terminal() {
-                waiting_on = self.waiting_on(&row, definition, state).await?;
+                waiting_on = match query.at {
+                    None => self.waiting_on(&row, definition, state).await?,
+                    Some(_) => waiting::then(definition, state),
+                };
             }
             failure = failure::of(definition, state);
         }
@@ -82,6 +93,17 @@ impl Runtime {
             }
         };
         Text::lossy(&text)
+    }
+}
+
+/// Turns a run into what it was when its log ended there.
+fn as_it_was(row: &mut Execution, state: &State, head: Head) {
+    row.head = head;
+    row.view.status = state.status();
+    row.view.paused = state.is_paused();
+    if !row.view.status.is_terminal() {
+        row.view.ended_at = None;
+        row.view.error = None;
     }
 }
 

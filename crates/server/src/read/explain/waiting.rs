@@ -28,11 +28,7 @@ impl Runtime {
         definition: &Definition,
         state: &State,
     ) -> Result<Vec<WaitingOn>, RuntimeError> {
-        let mut found = Found::default();
-        if state.is_paused() {
-            let detail = "the run is paused: nothing is handed out until it is resumed";
-            found.add("", entry(WaitingKind::Paused, None, detail));
-        }
+        let mut found = paused(state);
         let pools = self.pool_facts().await?;
         let rows = self.open_commands(row).await?;
         for (id, command) in state.commands() {
@@ -177,6 +173,32 @@ impl Runtime {
             ..entry(WaitingKind::Limit, step, &detail)
         })
     }
+}
+
+/// What an execution waited for at a moment that is over, as far as its log tells: who had a command
+/// then is known to nobody any more.
+pub(super) fn then(definition: &Definition, state: &State) -> Vec<WaitingOn> {
+    let mut found = paused(state);
+    for (_, command) in state.commands() {
+        let step = Text::from(definition.plan.step(command.step).name.as_str());
+        let waits = match command.parked() {
+            Some(parked) => parked::told(parked),
+            None => entry(WaitingKind::Command, None, "was issued and not done yet"),
+        };
+        let step = Some(step);
+        found.add("", WaitingOn { step, ..waits });
+    }
+    joins(definition, state, &mut found);
+    found.in_order()
+}
+
+fn paused(state: &State) -> Found {
+    let mut found = Found::default();
+    if state.is_paused() {
+        let detail = "the run is paused: nothing is handed out until it is resumed";
+        found.add("", entry(WaitingKind::Paused, None, detail));
+    }
+    found
 }
 
 fn entry(kind: WaitingKind, step: Option<Text>, detail: &str) -> WaitingOn {

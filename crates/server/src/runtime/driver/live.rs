@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicI64;
 
+use noetl_api::explain::At;
 use noetl_engine::{Event, EventKind, ExecutionHeader, FOLD_VERSION, State, decode};
 use noetl_store::{Execution, ExecutionFacts, Head, Loaded, LogPage, NewWait, Origin, SnapshotKey};
 use noetl_types::limits::Priority;
@@ -92,6 +93,30 @@ impl Live {
             live.catch_up(core).await?;
         }
         Ok(Some(live))
+    }
+
+    /// Reads an execution as it was at a moment, from its log alone.
+    pub(super) async fn load_at(
+        core: &Core,
+        execution: &Execution,
+        at: At,
+    ) -> Result<Self, RuntimeError> {
+        let is_then = |event: &StoredEvent| match at {
+            At::Seq(seq) => event.record.seq <= seq,
+            At::Time(time) => event.record.ingest_time <= time,
+        };
+        let mut live = Self::found(core, execution).await?;
+        loop {
+            let (id, after) = (execution.execution_id, live.head.version);
+            let mut page = core.store.events(id, after, LogPage::MAX).await?;
+            let there = page.len();
+            let then = page.iter().take_while(|event| is_then(event)).count();
+            page.truncate(then);
+            live.fold(&page)?;
+            if there == 0 || then < there {
+                return Ok(live);
+            }
+        }
     }
 
     async fn found(core: &Core, execution: &Execution) -> Result<Self, RuntimeError> {

@@ -19,8 +19,9 @@ mod turn;
 
 use std::sync::Arc;
 
+use noetl_api::explain::At;
 use noetl_engine::State;
-use noetl_store::ExecutionFacts;
+use noetl_store::{Execution, ExecutionFacts, Head};
 use noetl_types::{CommandId, ExecutionId, TenantId};
 use tokio::sync::oneshot;
 
@@ -116,6 +117,18 @@ impl Core {
         }
         let live = Live::load(self, execution_id).await?;
         Ok(live.map(|live| (live.definition, live.state)))
+    }
+}
+
+impl Core {
+    /// An execution as it was at a moment, and where its log stood.
+    pub(super) async fn look_at(
+        &self,
+        execution: &Execution,
+        at: At,
+    ) -> Result<(Arc<Definition>, State, Head), RuntimeError> {
+        let live = Live::load_at(self, execution, at).await?;
+        Ok((live.definition, live.state, live.head))
     }
 }
 
