@@ -29,7 +29,7 @@ pub(crate) use runtime::{open_runtime, reading_runtime};
 pub(crate) use signals::{Signals, stopped};
 pub(crate) use store::{Opened, Place};
 pub(crate) use threads::{Refused as ThreadsRefused, threads};
-pub(crate) use worker::{OfPlatform, WorkerPlan, toolbox};
+pub(crate) use worker::{Code, OfPlatform, WorkerPlan, sandbox, toolbox};
 
 use std::error::Error;
 

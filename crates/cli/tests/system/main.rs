@@ -22,5 +22,7 @@ mod platform;
 mod process;
 mod servers;
 mod town;
+mod traces;
+mod walls;
 mod wire;
 mod zombies;

@@ -2,6 +2,7 @@
 
 mod kill;
 mod outlets;
+mod tls;
 
 use std::sync::Arc;
 
