@@ -106,13 +106,9 @@ async fn a_run_is_one_trace_that_its_caller_and_those_it_calls_share() {
     let begun = post_with(base, "/api/execute", &headers, &request)
         .await
         .ok();
-    let run = begun
-        .get("execution_id")
-        .unwrap()
-        .as_str()
-        .unwrap()
-        .to_owned();
-    caller.completed(&[run.parse().unwrap()]).await;
+    let run = begun.get("execution_id").expect("a run").to_string();
+    let run = run.trim_matches('"').parse().unwrap();
+    caller.completed(&[run]).await;
     until("the trace is sent", || !collector.spans().is_empty()).await;
     let spans = collector.spans();
     assert!(
