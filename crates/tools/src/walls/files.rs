@@ -52,18 +52,21 @@ pub(super) fn raise(order: &Order) -> Result<(), String> {
     let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     let folder =
         open_tree(CWD, &order.private, flags).map_err(|error| told(&order.private, &error))?;
+    // What fails here is told in the end: the folder has to come back in any case, since a task
+    // without this wall still has to work.
+    let mut done = Ok(());
     for path in TEMPORARY.map(Path::new) {
-        cover(path, TEMPORARY_SIZE)?;
+        done = done.and(cover(path, TEMPORARY_SIZE));
     }
     let sockets = SOCKETS.iter().map(PathBuf::from);
     for path in sockets.chain(order.hidden.iter().cloned()) {
-        hide(&path)?;
+        done = done.and(hide(&path));
     }
     fs::create_dir_all(&order.private).map_err(|error| told(&order.private, &error))?;
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
     move_mount(&folder, "", CWD, &order.private, flags)
         .map_err(|error| told(&order.private, &error))?;
-    close_all(order)
+    done.and(close_all(order))
 }
 
 fn told(path: &Path, error: &dyn std::fmt::Display) -> String {
