@@ -4,6 +4,7 @@
 //! that is read up to a bound. Does not repeat calls: whoever makes one knows whether that is safe.
 
 mod call;
+mod collector;
 mod frames;
 mod internal;
 mod live;

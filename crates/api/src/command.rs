@@ -104,6 +104,9 @@ pub struct CommandMeta {
     pub attempts: u32,
     /// Attempts in all.
     pub max_attempts: u32,
+    /// The trace that its run was started in, as a `traceparent`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace: Option<Text>,
 }
 
 /// What proves that a command is still one's own.

@@ -12,6 +12,7 @@ pub struct ExplainQuery {
     pub step: Option<Text>,
     /// As it was then: after this event, or by this time.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(with = "Option<String>"))]
     pub at: Option<At>,
 }
 

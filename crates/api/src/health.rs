@@ -40,6 +40,9 @@ pub struct Ready {
     /// Settings that make it less safe than it should be.
     #[serde(default, rename = "unsafe", skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<Text>,
+    /// Walls around tasks that workers could not raise.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub walls: Vec<Text>,
 }
 
 impl Ready {
@@ -50,6 +53,7 @@ impl Ready {
             checks: BTreeMap::new(),
             reasons: BTreeMap::new(),
             overrides: Vec::new(),
+            walls: Vec::new(),
         };
         for (name, found) in checks {
             let health = if found.is_ok() {
@@ -85,6 +89,12 @@ impl Ready {
             overrides: overrides.iter().map(|name| Text::from(*name)).collect(),
             ..self
         }
+    }
+
+    /// The same with walls around tasks that do not stand.
+    #[must_use]
+    pub fn with_walls(self, walls: Vec<Text>) -> Self {
+        Self { walls, ..self }
     }
 
     /// The same for strangers.

@@ -3,5 +3,10 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // First of all, while there is one thread: this process may be about to wall itself in.
+    let args: Vec<_> = std::env::args_os().skip(1).collect();
+    if let Some(code) = noetl_tools::walls::launch(&args) {
+        return ExitCode::from(code);
+    }
     noetl_cli::with_process_io(|io| noetl_cli::run(std::env::args_os(), io)).into()
 }

@@ -48,7 +48,7 @@ pub use memory::MemoryStore;
 pub use model::*;
 pub use outlets::Outlets;
 #[cfg(feature = "postgres")]
-pub use postgres::PostgresStore;
+pub use postgres::{PostgresStore, Trust};
 pub use project::project;
 pub use retention::{LogDamage, purge, verify_log, verify_logs};
 #[cfg(feature = "sqlite")]

@@ -12,10 +12,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("noetl-playbook", &["noetl-types"]),
     ("noetl-engine", &["noetl-types", "noetl-playbook"]),
     ("noetl-oracle", &["noetl-types", "noetl-playbook"]),
-    ("noetl-store", &["noetl-types"]),
+    ("noetl-tls", &[]),
+    ("noetl-store", &["noetl-types", "noetl-tls"]),
     ("noetl-bus", &["noetl-types"]),
     ("noetl-api", &["noetl-types"]),
-    ("noetl-tools", &["noetl-types", "noetl-playbook"]),
+    (
+        "noetl-tools",
+        &["noetl-types", "noetl-playbook", "noetl-tls"],
+    ),
     (
         "noetl-worker",
         &["noetl-types", "noetl-playbook", "noetl-api", "noetl-tools"],

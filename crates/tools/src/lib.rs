@@ -31,9 +31,11 @@ mod source;
 mod sql;
 mod sqlite;
 mod subscription;
+mod tls;
 mod tool;
 mod toolbox;
 mod transfer;
+pub mod walls;
 mod words;
 
 pub use call::{Call, Outcome};

@@ -19,6 +19,7 @@ use crate::config::Config;
 use crate::process::{GroupLeader, Written, ending};
 use crate::settings::{Settings, Walls};
 use crate::tool::Scope;
+use crate::walls::{Launch, walled};
 
 /// What a shell reports of a command that a signal ended, less the signal.
 const KILLED_BY_SIGNAL: i32 = 128;
@@ -32,6 +33,9 @@ pub(crate) struct Program<'p> {
     pub(crate) environment: &'p [(String, String)],
     /// The folder that it begins in.
     pub(crate) folder: &'p Path,
+    /// The private folder of user code, which runs within all walls; `None` for a program that the
+    /// operator chose.
+    pub(crate) private: Option<&'p Path>,
     /// Its outputs.
     pub(crate) outputs: Outputs,
     /// Time for it, from which the limit of its processor time follows. Whoever runs it keeps the
@@ -57,8 +61,9 @@ impl Program<'_> {
         settings: &Settings,
         scope: &Scope,
     ) -> Result<(ExitStatus, Written), TaskError> {
+        let launch = self.launch(settings)?;
         let (mut leader, _lifeline) = self
-            .spawn(&settings.walls)
+            .spawn(&settings.walls, &launch)
             .map_err(|error| self.not_started(&error))?;
         scope.enter_group(leader.group());
         let mut outputs = leader.take_outputs(settings.output_cap);
@@ -74,15 +79,27 @@ impl Program<'_> {
         Ok((status, outputs.take()))
     }
 
+    /// What is started for it.
+    fn launch(&self, settings: &Settings) -> Result<Launch, TaskError> {
+        let plain = Launch {
+            words: self.words.clone(),
+            environment: self.environment.to_vec(),
+        };
+        match self.private {
+            Some(private) => walled(settings, private, self.folder, plain),
+            None => Ok(plain),
+        }
+    }
+
     /// Starts it, to live no longer than the lifeline that comes with it.
-    fn spawn(&self, walls: &Walls) -> io::Result<(GroupLeader, UnixStream)> {
+    fn spawn(&self, walls: &Walls, launch: &Launch) -> io::Result<(GroupLeader, UnixStream)> {
         let (ours, theirs) = UnixStream::pair()?;
         let mut command = Command::new("/bin/sh");
         command
             .args(["-c", &self.raise(walls), "sh"])
-            .args(&self.words)
+            .args(&launch.words)
             .env_clear()
-            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .envs(launch.environment.iter().map(|(name, value)| (name, value)))
             .current_dir(self.folder)
             .stdin(Stdio::from(OwnedFd::from(theirs)));
         // The command holds the other end, which must not keep the lifeline open; it goes here.
@@ -227,10 +244,12 @@ mod tests {
             words: ["sh", "-c", "sleep 1000; true"].map(str::to_owned).into(),
             environment: &[("PATH".into(), "/usr/bin:/bin".into())],
             folder: Path::new("/"),
+            private: None,
             outputs: Outputs::Dropped,
             timeout: Duration::from_mins(1),
         };
-        let (mut leader, lifeline) = program.spawn(&Walls::default()).unwrap();
+        let launch = program.launch(&Settings::default()).unwrap();
+        let (mut leader, lifeline) = program.spawn(&Walls::default(), &launch).unwrap();
         drop(lifeline);
         assert_eq!(leader.wait().await.unwrap().signal(), Some(9));
     }

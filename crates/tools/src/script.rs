@@ -69,6 +69,7 @@ impl Script {
             words: line,
             environment: &environment,
             folder: &folder,
+            private: Some(scratch.path()),
             outputs: Outputs::Together,
             timeout: call.timeout,
         };

@@ -11,6 +11,7 @@ use std::time::Duration;
 use noetl_types::ByteSize;
 
 use crate::egress::EgressPolicy;
+use crate::walls::Sandbox;
 
 /// What is kept of an output of a process at most, whatever the operator says.
 pub const LARGEST_OUTPUT: ByteSize = ByteSize::from_mib(8);
@@ -57,6 +58,8 @@ pub struct Settings {
     pub egress: EgressPolicy,
     /// Limits of the processes that tools start.
     pub walls: Walls,
+    /// The walls around user code that only the kernel can raise.
+    pub sandbox: Sandbox,
     /// What is kept of each of a process's outputs; never more than [`LARGEST_OUTPUT`].
     pub output_cap: ByteSize,
     /// The largest body or result that a tool takes in.
@@ -83,6 +86,7 @@ impl Default for Settings {
             postgres: PostgresSettings::default(),
             egress: EgressPolicy::Anywhere,
             walls: Walls::default(),
+            sandbox: Sandbox::default(),
             output_cap: ByteSize::from_mib(1),
             payload_cap: ByteSize::from_mib(64),
             scratch: None,

@@ -1,6 +1,6 @@
 //! The kind `shell`: commands in order, until the first that fails.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::Arc;
 
@@ -45,6 +45,12 @@ struct Job {
     environment: Vec<(String, String)>,
 }
 
+/// Where its commands are at home.
+struct Folders {
+    private: PathBuf,
+    cwd: PathBuf,
+}
+
 impl Job {
     fn read(call: &Call, settings: &Settings) -> Result<Self, TaskError> {
         let config = Config(&call.config);
@@ -61,11 +67,12 @@ impl Job {
         })
     }
 
-    fn program<'j>(&'j self, text: &str, folder: &'j Path, call: &Call) -> Program<'j> {
+    fn program<'j>(&'j self, text: &str, folders: &'j Folders, call: &Call) -> Program<'j> {
         Program {
             words: vec![self.shell.clone(), "-c".into(), text.into()],
             environment: &self.environment,
-            folder,
+            folder: &folders.cwd,
+            private: Some(&folders.private),
             outputs: self.outputs,
             timeout: call.timeout,
         }
@@ -93,16 +100,19 @@ impl Shell {
     async fn work(&self, call: &Call, scope: &Scope) -> Result<Outcome, TaskError> {
         let job = Job::read(call, &self.settings)?;
         let scratch = private_folder(&self.settings)?;
-        let folder = match &job.cwd {
-            // An absolute folder replaces the private one.
-            Some(cwd) => scratch.path().join(cwd),
-            None => scratch.path().to_owned(),
+        let folders = Folders {
+            cwd: match &job.cwd {
+                // An absolute folder replaces the private one.
+                Some(cwd) => scratch.path().join(cwd),
+                None => scratch.path().to_owned(),
+            },
+            private: scratch.path().to_owned(),
         };
         let mut written = Written::default();
         let mut code = 0;
         let mut end = None;
         for text in &job.commands {
-            let program = job.program(text, &folder, call);
+            let program = job.program(text, &folders, call);
             let (status, more) = program.run(&self.settings, scope).await?;
             written.append(&more, self.settings.output_cap);
             code = exit_code(status);

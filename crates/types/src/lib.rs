@@ -21,6 +21,7 @@ pub mod size;
 pub mod status;
 pub mod text;
 pub mod time;
+pub mod trace;
 pub mod words;
 
 pub use digest::{Digest, sha256};

@@ -22,6 +22,7 @@ use crate::panics::caught;
 use crate::report::Outgoing;
 use crate::secrets::{Locker, hide};
 use crate::shop::Shop;
+use crate::trace;
 
 /// Time for a call that may wait for ever, in a command without a deadline.
 const FOR_EVER: Duration = Duration::from_hours(365 * 24);
@@ -244,6 +245,7 @@ impl Work<'_> {
                 config.insert(key.into(), value);
             }
         }
+        trace::tell(self.command, spec.kind, &mut config);
         let (context, variables) = match spec.surroundings {
             Some(around) => (Json::from(around.context), Json::from(around.variables)),
             None => (Json::empty_map(), Json::empty_map()),

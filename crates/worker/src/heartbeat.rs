@@ -134,13 +134,15 @@ pub(crate) async fn register(shop: &Shop) -> Result<(), WorkerError> {
     let settings = &shop.settings;
     let kinds = shop.tools.kinds().iter();
     let kinds = Json::list(kinds.map(|kind| Json::from(kind.as_str())));
+    let sandbox = settings.sandbox.clone().map(|told| ("sandbox", told));
+    let capabilities = [("kinds", kinds)].into_iter().chain(sandbox);
     let worker = RegisterWorker {
         name: Text::from(&settings.worker_id),
         kind: Some(KIND.into()),
         uri: None,
         status: None,
         labels: [("pool_name".into(), Json::from(&settings.pool))].into(),
-        capabilities: Some(Json::object([("kinds", kinds)])),
+        capabilities: Some(Json::object(capabilities)),
         capacity: Some(settings.max_concurrent),
         runtime: Some(Json::from("rust")),
         hostname: settings.hostname.clone(),

@@ -32,6 +32,7 @@ mod secrets;
 mod settings;
 mod shop;
 mod tools;
+mod trace;
 mod worker;
 
 #[cfg(test)]

@@ -84,6 +84,8 @@ pub struct Settings {
     pub payload_cache: ByteSize,
     /// What it knows for the playbooks of the platform, and for no others.
     pub secrets: OwnSecrets,
+    /// What it tells of the walls around its tasks, where there is something to tell.
+    pub sandbox: Option<Json>,
     /// What time it is.
     pub clock: Clock,
 }
@@ -105,6 +107,7 @@ impl Settings {
             result_max: MAX_DATA,
             payload_cache: ByteSize::from_mib(64),
             secrets: OwnSecrets::default(),
+            sandbox: None,
             clock: system_clock(),
         }
     }

@@ -9,7 +9,6 @@ use clap::Args;
 use noetl_server::Runtime;
 use noetl_server::http::{self, HttpSettings};
 use noetl_store::Store;
-use noetl_tools::egress::EgressPolicy;
 use noetl_types::{Millis, PoolName};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -171,7 +170,7 @@ fn start_worker(config: &Config, runtime: &Runtime, io: &Io<'_>) -> Result<InPro
     let toolbox = roles::toolbox(
         config,
         &io.env,
-        EgressPolicy::Anywhere,
+        roles::Code::Own,
         roles::OfPlatform::default(),
     )?;
     let stop = CancellationToken::new();

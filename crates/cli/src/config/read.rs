@@ -4,7 +4,9 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use noetl_store::Trust;
 use noetl_tools::egress::EgressPolicy;
+use noetl_tools::walls::SandboxMode;
 use noetl_types::{MachineId, PoolName, WorkerId};
 use tracing_subscriber::EnvFilter;
 
@@ -130,6 +132,15 @@ pub(super) fn worker_id(text: &str) -> Result<WorkerId, Fault> {
 
 pub(super) fn egress(text: &str) -> Result<EgressPolicy, Fault> {
     EgressPolicy::parse(text).map_err(|error| error.to_string())
+}
+
+pub(super) fn ssl_mode(text: &str) -> Result<Trust, Fault> {
+    Trust::read(text)
+        .map_err(|_| "it has to be disable, prefer, require, verify-ca or verify-full".to_owned())
+}
+
+pub(super) fn sandbox(text: &str) -> Result<SandboxMode, Fault> {
+    SandboxMode::parse(text).ok_or_else(|| "it has to be off, best_effort or strict".to_owned())
 }
 
 /// A filter of log lines, kept as text: it is made where it is used.

@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use noetl_store::Trust;
 use noetl_tools::egress::EgressPolicy;
+use noetl_tools::walls::SandboxMode;
 use noetl_types::{MachineId, PoolName, WorkerId};
 
 use super::setting::{AnySetting, Setting};
@@ -191,6 +193,21 @@ pub(crate) static POSTGRES_MAX_CONNECTIONS: Setting<u32> = Setting::new(
     "Connections to the PostgreSQL database, two of which write",
 );
 
+pub(crate) static POSTGRES_SSLMODE: Setting<Trust> = Setting::absent(
+    "POSTGRES_SSLMODE",
+    "verify-full; prefer for a server on this machine",
+    read::ssl_mode,
+    "Encryption of the way to PostgreSQL, where NOETL_DSN does not say: disable, prefer, require, \
+     verify-ca or verify-full",
+);
+
+pub(crate) static POSTGRES_SSLROOTCERT: Setting<PathBuf> = Setting::absent(
+    "POSTGRES_SSLROOTCERT",
+    "what the machine trusts",
+    read::path,
+    "File with the authorities, in PEM, that signed the certificate of the PostgreSQL server",
+);
+
 pub(crate) static SCHEMA: Setting<String> = Setting::new(
     "NOETL_SCHEMA",
     "noetl",
@@ -343,11 +360,32 @@ pub(crate) static LOG_FORMAT: Setting<LogFormat> = Setting::new(
 )
 .flag("log-format", "FORM", LASTING);
 
+pub(crate) static TRACES: Setting<String> = Setting::absent(
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "none: no traces are sent",
+    read::url,
+    "Address of an OpenTelemetry collector that takes traces of runs by OTLP over HTTP",
+);
+
 pub(crate) static EGRESS: Setting<EgressPolicy> = Setting::absent(
     "NOETL_EGRESS_ALLOW",
     "public addresses; everything in noetl run and noetl dev",
     read::egress,
     "Private addresses that tools may connect to: host:port, CIDR, or * for all",
+);
+
+pub(crate) static SANDBOX: Setting<SandboxMode> = Setting::absent(
+    "NOETL_SANDBOX",
+    "best_effort; off in noetl run and noetl dev",
+    read::sandbox,
+    "Walls around user code: off, best_effort, or strict, which refuses tasks where one is missing",
+);
+
+pub(crate) static SANDBOX_NETWORK: Setting<bool> = Setting::new(
+    "NOETL_SANDBOX_NETWORK",
+    "true",
+    read::flag,
+    "Whether user code within the walls has network",
 );
 
 pub(crate) static NATS_URL: Setting<String> = Setting::absent(
@@ -501,7 +539,7 @@ pub(crate) static HEARTBEAT: Setting<u32> = Setting::new(
 );
 
 /// Every setting, in the order in which they are shown.
-pub(crate) static TABLE: [&dyn AnySetting; 65] = [
+pub(crate) static TABLE: [&dyn AnySetting; 70] = [
     &DATA_DIR,
     &STORE,
     &HOST,
@@ -525,6 +563,8 @@ pub(crate) static TABLE: [&dyn AnySetting; 65] = [
     &POSTGRES_PASSWORD,
     &POSTGRES_DATABASE,
     &POSTGRES_MAX_CONNECTIONS,
+    &POSTGRES_SSLMODE,
+    &POSTGRES_SSLROOTCERT,
     &SCHEMA,
     &PARTITIONS_AHEAD,
     &SERVER_NAME,
@@ -546,7 +586,10 @@ pub(crate) static TABLE: [&dyn AnySetting; 65] = [
     &THREADS,
     &LOG,
     &LOG_FORMAT,
+    &TRACES,
     &EGRESS,
+    &SANDBOX,
+    &SANDBOX_NETWORK,
     &NATS_URL,
     &NATS_URL_ALIAS,
     &NATS_USER,

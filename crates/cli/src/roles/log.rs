@@ -26,6 +26,7 @@ pub(crate) fn start_logging(
         builder
             .json()
             .flatten_event(true)
+            .with_span_list(false)
             .with_ansi(false)
             .try_init()
     } else {

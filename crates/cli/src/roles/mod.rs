@@ -31,7 +31,7 @@ pub(crate) use signals::{Signals, stopped};
 pub(crate) use store::{Opened, Place, open_to_read};
 pub(crate) use threads::{Refused as ThreadsRefused, threads};
 pub(crate) use watch::Watch;
-pub(crate) use worker::{OfPlatform, WorkerPlan, toolbox};
+pub(crate) use worker::{Code, OfPlatform, WorkerPlan, sandbox, toolbox};
 
 use std::error::Error;
 

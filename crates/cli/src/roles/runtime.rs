@@ -14,7 +14,7 @@ use crate::config::table::{
     NATS_PASSWORD, NATS_TOKEN, NATS_URL, NATS_URL_ALIAS, NATS_USER, OFFLINE_AFTER, OUTBOX,
     OUTBOX_KEEP, OUTBOX_LEASE, OUTBOX_MAX_ATTEMPTS, PARTITIONS_AHEAD, PUBLIC_URL, SERVER_NAME,
     SHARD_COUNT, SHARD_INDEX, SNAPSHOT_EVERY, STREAM_BACKFILL, STREAM_BATCH, STREAM_DEDUP,
-    STREAM_ENABLED, STREAM_POLL, STREAM_RETENTION,
+    STREAM_ENABLED, STREAM_POLL, STREAM_RETENTION, TRACES,
 };
 use crate::config::{Config, ConfigError};
 
@@ -55,6 +55,7 @@ fn settings(config: &Config, url: Option<&str>) -> Result<Settings, ConfigError>
     let (is_server, has_token) = (url.is_some(), config.get(&INTERNAL_TOKEN)?.is_some());
     Ok(Settings {
         server_name: Text::from(config.value(&SERVER_NAME)?),
+        traces: config.get(&TRACES)?.map(Text::from),
         public_url,
         machine_id: config.get(&MACHINE_ID)?,
         lease: Millis::from_secs(config.value(&COMMAND_LEASE)?.into()),

@@ -8,13 +8,14 @@ use etcetera::base_strategy::{BaseStrategy as _, choose_base_strategy};
 use noetl_server::{Clock as _, SystemClock};
 use noetl_store::postgres::PostgresOptions;
 use noetl_store::sqlite::SqliteOptions;
-use noetl_store::{MemoryStore, PostgresStore, SqliteStore, Store};
+use noetl_store::{MemoryStore, PostgresStore, SqliteStore, Store, Trust};
 
 use super::beacon::Beacon;
 use super::error::StartError;
 use crate::config::table::{
     DATA_DIR, DSN, PARTITIONS_AHEAD, POSTGRES_DATABASE, POSTGRES_HOST, POSTGRES_MAX_CONNECTIONS,
-    POSTGRES_PASSWORD, POSTGRES_PORT, POSTGRES_USER, SCHEMA, STORE,
+    POSTGRES_PASSWORD, POSTGRES_PORT, POSTGRES_SSLMODE, POSTGRES_SSLROOTCERT, POSTGRES_USER,
+    SCHEMA, STORE, TLS_KEY,
 };
 use crate::config::{Config, ConfigError, Origin, StoreChoice};
 use crate::render::words::visible;
@@ -40,6 +41,8 @@ pub(crate) struct Database {
     shown: String,
     dsn: String,
     schema: String,
+    trust: Option<Trust>,
+    root_certificates: Option<PathBuf>,
     connections: u32,
     months_ahead: u32,
 }
@@ -165,6 +168,10 @@ impl Database {
         let mut options = PostgresOptions::new(&self.dsn, SystemClock.now());
         options.schema.clone_from(&self.schema);
         options.months_ahead = self.months_ahead;
+        options.trust = self.trust;
+        options
+            .root_certificates
+            .clone_from(&self.root_certificates);
         let others = self.connections.saturating_sub(WRITERS).max(1);
         options.connections = usize::try_from(others).unwrap_or(1);
         PostgresStore::open(&options)
@@ -191,6 +198,8 @@ fn database(config: &Config) -> Result<Database, ConfigError> {
         shown,
         dsn,
         schema,
+        trust: config.get(&POSTGRES_SSLMODE)?,
+        root_certificates: config.get(&POSTGRES_SSLROOTCERT)?,
         connections,
         months_ahead,
     })
@@ -244,6 +253,24 @@ fn data_folder(config: &Config) -> Result<PathBuf, ConfigError> {
         source,
     })?;
     Ok(folder)
+}
+
+/// Files and folders that the platform keeps its data and its secrets in, there or not.
+pub(super) fn secret_places(config: &Config) -> Result<Vec<PathBuf>, ConfigError> {
+    let of_user = choose_base_strategy().ok();
+    let of_user = of_user.map(|folders| folders.data_dir().join("noetl"));
+    let mut places: Vec<PathBuf> = config.get(&DATA_DIR)?.or(of_user).into_iter().collect();
+    if let Some(StoreChoice::Sqlite(path)) = config.get(&STORE)? {
+        let beside = ["", "-wal", "-shm", ".lock"].map(|end| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(end);
+            PathBuf::from(name)
+        });
+        places.extend(beside);
+        places.push(path.with_extension("key"));
+    }
+    places.extend(config.get(&TLS_KEY)?);
+    Ok(places)
 }
 
 /// Makes a folder that only its owner may look into: logs hold what playbooks work on.

@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use noetl_api::WorkerApi;
 use noetl_tools::egress::{EgressPolicy, EgressRule};
+use noetl_tools::walls::{Sandbox, SandboxMode, Standing};
 use noetl_tools::{NatsSettings, Settings as ToolSettings, Toolbox};
-use noetl_types::{Millis, PoolName, Text, WorkerId};
+use noetl_types::{Json, Millis, PoolName, Text, WorkerId};
 use noetl_worker::{Settings, Worker};
 
+use super::store::secret_places;
 use crate::config::table::{
     COMMAND_LEASE, CONCURRENCY, EGRESS, HEARTBEAT, INTERNAL_TOKEN, NATS_PASSWORD, NATS_TOKEN,
-    NATS_URL, NATS_URL_ALIAS, NATS_USER, WORKER_ID,
+    NATS_URL, NATS_URL_ALIAS, NATS_USER, SANDBOX, SANDBOX_NETWORK, WORKER_ID,
 };
 use crate::config::{Config, ConfigError};
 use crate::io::Env;
@@ -64,6 +66,16 @@ impl WorkerPlan {
             self.settings.secrets = noetl_worker::OwnSecrets::of("internal", fields);
         }
         Ok(self)
+    }
+
+    /// The same, telling the server which walls around tasks do not stand.
+    #[must_use]
+    pub(crate) fn behind(mut self, standing: &Standing) -> Self {
+        self.settings.sandbox = Some(Json::object([
+            ("mode", Json::from(standing.mode.as_str())),
+            ("missing", Json::list(standing.lacking().into_iter().map(Json::from))),
+        ]));
+        self
     }
 
     /// Its name.
@@ -145,14 +157,49 @@ fn place_of(url: &str) -> Vec<EgressRule> {
     }
 }
 
-/// The tools of a worker. `otherwise` says where they may connect to, unless the user does.
+/// Whose code a worker runs. What that may do follows from it, unless the user says otherwise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Code {
+    /// That of whoever started the process, on their own machine.
+    Own,
+    /// That of everybody who may register a playbook at a server.
+    Others,
+}
+
+impl Code {
+    fn egress(self) -> EgressPolicy {
+        match self {
+            Self::Own => EgressPolicy::Anywhere,
+            Self::Others => EgressPolicy::Public { allow: Vec::new() },
+        }
+    }
+
+    fn sandbox(self) -> SandboxMode {
+        match self {
+            Self::Own => SandboxMode::Off,
+            Self::Others => SandboxMode::BestEffort,
+        }
+    }
+}
+
+/// What the operator wants of the walls around user code.
+pub(crate) fn sandbox(config: &Config, code: Code) -> Result<Sandbox, ConfigError> {
+    Ok(Sandbox {
+        mode: config.get(&SANDBOX)?.unwrap_or(code.sandbox()),
+        is_offline: !config.value(&SANDBOX_NETWORK)?,
+        launcher: std::env::current_exe().ok(),
+        hidden: secret_places(config)?,
+    })
+}
+
+/// The tools of a worker.
 pub(crate) fn toolbox(
     config: &Config,
     env: &Env,
-    otherwise: EgressPolicy,
+    code: Code,
     platform: OfPlatform,
 ) -> Result<Arc<Toolbox>, ConfigError> {
-    let mut egress = config.get(&EGRESS)?.unwrap_or(otherwise);
+    let mut egress = config.get(&EGRESS)?.unwrap_or_else(|| code.egress());
     if let EgressPolicy::Public { allow } = &mut egress {
         allow.extend(platform.always);
     }
@@ -162,6 +209,7 @@ pub(crate) fn toolbox(
     let settings = ToolSettings {
         egress,
         nats: platform.nats,
+        sandbox: sandbox(config, code)?,
         ..ToolSettings::default()
     };
     let settings = settings.with_environment(variables, &[]);

@@ -29,6 +29,8 @@ mod process;
 mod servers;
 mod storm;
 mod town;
+mod traces;
 mod volume;
+mod walls;
 mod wire;
 mod zombies;

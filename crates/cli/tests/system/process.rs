@@ -14,10 +14,15 @@ pub(crate) struct Noetl {
 impl Noetl {
     /// Starts a command that serves, and waits for its address.
     pub(crate) fn serving(command: &mut Command) -> Self {
+        Self::serving_and_telling(command, Stdio::inherit())
+    }
+
+    /// The same with its log somewhere else.
+    pub(crate) fn serving_and_telling(command: &mut Command, log: Stdio) -> Self {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
+            .stderr(log)
             .spawn()
             .expect("noetl starts");
         let stdout = child.stdout.take().expect("a pipe");

@@ -38,6 +38,16 @@ pub(crate) async fn post(base: &str, path: &str, body: &Json) -> Answer {
     talk(base, &format!("POST {path}"), &content).await
 }
 
+/// The same with headers of the caller's own, each with its end of line.
+pub(crate) async fn post_with(base: &str, path: &str, headers: &str, body: &Json) -> Answer {
+    let body = body.to_string();
+    let length = body.len();
+    let content = format!(
+        "{headers}content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
+    talk(base, &format!("POST {path}"), &content).await
+}
+
 /// Asks a server.
 pub(crate) async fn get(base: &str, path: &str) -> Answer {
     talk(base, &format!("GET {path}"), "\r\n").await
@@ -67,17 +77,17 @@ fn halves(message: &[u8]) -> Option<(String, &[u8])> {
 /// A request as a tool sent it.
 pub(crate) struct Asked {
     head: String,
-    body: Json,
+    pub(crate) body: Json,
 }
 
 impl Asked {
     /// The method and the target.
-    fn line(&self) -> (&str, &str) {
+    pub(crate) fn line(&self) -> (&str, &str) {
         let mut words = self.head.split(' ');
         (words.next().unwrap_or(""), words.next().unwrap_or(""))
     }
 
-    fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let lines = self.head.lines().filter_map(|line| line.split_once(": "));
         let mut found = lines.filter(|(key, _)| key.eq_ignore_ascii_case(name));
         found.next().map(|(_, value)| value)
@@ -123,7 +133,8 @@ async fn serve(mut stream: TcpStream, visits: Arc<Visits>) {
     drop(stream.write_all(reply.as_bytes()).await);
 }
 
-async fn read(stream: &mut TcpStream) -> Option<Asked> {
+/// Reads one request.
+pub(crate) async fn read(stream: &mut TcpStream) -> Option<Asked> {
     let mut bytes = Vec::new();
     loop {
         let mut chunk = [0; 4096];

@@ -6,7 +6,7 @@ use noetl_playbook::graph::StepIndex;
 use noetl_playbook::model::ToolKind;
 use noetl_playbook::timeout;
 use noetl_types::limits::{MAX_COMMAND_CONTEXT, MaxAttempts};
-use noetl_types::{EventId, Json};
+use noetl_types::{EventId, Json, Text};
 
 use super::draft::Draft;
 use super::segments::{self, Place};
@@ -88,9 +88,16 @@ fn command(
         deadline,
         priority: run.priority.or(of_run),
         not_before: place.not_before,
+        trace: traceparent(draft),
         parked: None,
         context: IssuedContext::Inline(Carried::default()),
     })
+}
+
+/// The trace that the run was started in.
+fn traceparent(draft: &Draft<'_>) -> Option<Text> {
+    let trace = draft.state.started()?.trace.as_ref()?;
+    trace.get("traceparent")?.as_str().map(Text::from)
 }
 
 fn context(

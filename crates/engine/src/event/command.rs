@@ -4,8 +4,8 @@ use noetl_playbook::carried::Carried;
 use noetl_playbook::model::ToolKind;
 use noetl_playbook::shift::{FrameReport, Onward, TaskReport};
 use noetl_types::{
-    CommandId, Digest, ErrorCode, EventId, Json, JsonMap, Millis, StepName, TaskError, Timestamp,
-    WorkerId,
+    CommandId, Digest, ErrorCode, EventId, Json, JsonMap, Millis, StepName, TaskError, Text,
+    Timestamp, WorkerId,
 };
 
 use super::Park;
@@ -64,6 +64,8 @@ pub struct CommandIssued {
     pub priority: Option<i16>,
     /// When it may be handed out at the earliest.
     pub not_before: Option<Timestamp>,
+    /// The trace that its run was started in, as a `traceparent`.
+    pub trace: Option<Text>,
     /// What it waits for, where the server carries it out.
     pub parked: Option<Park>,
     /// What its templates read, as of now; nothing where the server carries it out.

@@ -239,6 +239,7 @@ fn issued() -> impl Strategy<Value = CommandIssued> {
             deadline,
             priority,
             not_before,
+            trace: None,
             parked,
             context,
         }

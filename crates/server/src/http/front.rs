@@ -16,6 +16,7 @@ use axum::http::header::{CACHE_CONTROL, HeaderName};
 use axum::response::{IntoResponse as _, Response};
 use tokio::time::Instant;
 use tower::Service as _;
+use tracing::Instrument as _;
 
 use super::door::{Doorman, Visit};
 use super::failure::{self, Failure};
@@ -50,7 +51,9 @@ impl Front {
         request.extensions_mut().insert(caller);
         let started = tracing::enabled!(tracing::Level::DEBUG).then(Instant::now);
         let name = request_id.to_str().unwrap_or_default();
-        let mut response = self.routed(request, name).await;
+        // Whatever is logged on the way says of which request it is.
+        let span = tracing::warn_span!("request", request_id = name);
+        let mut response = self.routed(request, name).instrument(span).await;
         if let Some(started) = started {
             log(&visit, started, &response, name);
         }

@@ -6,13 +6,17 @@ use std::fmt;
 use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::request::Parts;
 use noetl_types::limits::PageLimit;
-use noetl_types::{ErrorCode, EventId, ExecutionId, Text};
+use noetl_types::trace::TraceContext;
+use noetl_types::{ErrorCode, EventId, ExecutionId, Json, Text};
 
 use super::acting::App;
 use super::failure::Failure;
 
 /// The header under whose value a request has its effect once.
 pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// What other systems may say of a trace.
+const LONGEST_STATE: usize = 512;
 
 /// The execution that an address names.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +37,26 @@ impl FromRequestParts<App> for ExecutionOf {
             .map_err(|error| not_an_id(&error))?;
         let id: ExecutionId = text.parse().map_err(|error| not_an_id(&error))?;
         Ok(Self(id))
+    }
+}
+
+/// The trace that a request is part of, as its headers say.
+#[derive(Debug, Clone)]
+pub(super) struct TraceOf(pub(super) Option<Json>);
+
+impl FromRequestParts<App> for TraceOf {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Infallible> {
+        let text = |name: &str| parts.headers.get(name)?.to_str().ok();
+        // What is no place in a trace is passed over, as its standard wants.
+        let parent = text("traceparent").filter(|text| TraceContext::parse(text).is_some());
+        Ok(Self(parent.map(|parent| {
+            let state = text("tracestate").filter(|text| text.len() <= LONGEST_STATE);
+            let state = state.map(|state| ("tracestate", Json::from(state)));
+            let parent = ("traceparent", Json::from(parent));
+            Json::object([parent].into_iter().chain(state))
+        })))
     }
 }
 

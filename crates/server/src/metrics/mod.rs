@@ -48,6 +48,8 @@ pub(crate) struct Metrics {
     http_seconds: Family<HttpLabels, Histogram>,
     writes: Family<WriteLabels, Counter>,
     write_seconds: Family<WriteLabels, Histogram>,
+    traces_sent: Counter,
+    traces_dropped: Counter,
     gauges: Gauges,
     platform: Platform,
     stream: Stream,
@@ -87,6 +89,8 @@ impl Default for Metrics {
             results_put: Counter::default(),
             results_resolved: Counter::default(),
             auth_failures: Counter::default(),
+            traces_sent: Counter::default(),
+            traces_dropped: Counter::default(),
             http_seconds: Family::new_with_constructor(seconds),
             writes: Family::default(),
             write_seconds: Family::new_with_constructor(seconds),
@@ -117,10 +121,22 @@ impl Metrics {
             "result_store_put" "Results that were put aside" results_put
             "result_store_resolve" "References that were resolved" results_resolved
             "auth_failures" "Requests without an identity, or beyond what it may do" auth_failures
+            "traces_sent" "Runs whose trace was sent" traces_sent
+            "traces_dropped" "Runs whose trace was lost" traces_dropped
             "http_request_seconds" "How long requests took" http_seconds
             "write_requests" "Requests that change something" writes
             "write_requests_duration" "How long requests that change something took" write_seconds
         }
+    }
+
+    /// Traces of runs were sent.
+    pub(crate) fn traces_sent(&self, runs: u64) {
+        self.traces_sent.inc_by(runs);
+    }
+
+    /// Traces of runs were lost.
+    pub(crate) fn traces_dropped(&self, runs: u64) {
+        self.traces_dropped.inc_by(runs);
     }
 
     /// Everything, as a scrape gets it.

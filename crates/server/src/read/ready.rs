@@ -1,14 +1,19 @@
 //! Whether this server can work.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use noetl_api::health::{Health, Ready};
-use noetl_types::{ExecutionId, Text};
+use noetl_store::RuntimeKind;
+use noetl_types::{ExecutionId, Json, Text};
 
 use crate::runtime::{Runtime, RuntimeError};
 
 /// How long the store may take to answer a question that costs it next to nothing.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Walls that are told; what workers say of them is theirs to say.
+const MOST_WALLS: usize = 32;
 
 impl Runtime {
     /// Looks at what no request can do without.
@@ -33,12 +38,35 @@ impl Runtime {
             ("nats", self.messaging_trouble()),
             ("stream", self.stream_health()),
         ];
-        beside
+        let ready = beside
             .into_iter()
             .fold(ready, |ready, (name, found)| match found {
                 Some(found) => ready.and(name, Health::Degraded, found),
                 None => ready,
-            })
+            });
+        // A store that is not well was found out above; it is not waited for twice.
+        if ready.status == Health::Failed {
+            return ready;
+        }
+        let walls = tokio::time::timeout(PATIENCE, self.walls_missing()).await;
+        ready.with_walls(walls.ok().and_then(Result::ok).unwrap_or_default())
+    }
+
+    /// The walls around tasks that workers which live could not raise, each once.
+    async fn walls_missing(&self) -> Result<Vec<Text>, RuntimeError> {
+        let workers = self.store().runtimes(RuntimeKind::WorkerPool).await?;
+        let alive = workers
+            .into_iter()
+            .filter(|worker| self.now().since(worker.heartbeat) <= self.settings().worker_offline);
+        let mut found = BTreeSet::new();
+        for worker in alive {
+            let detail = worker.detail.unwrap_or_default();
+            let sandbox = detail.get("capabilities").and_then(|told| told.get("sandbox"));
+            let missing = sandbox.and_then(|told| told.get("missing")?.as_list());
+            let missing = missing.unwrap_or_default().iter().filter_map(Json::as_str);
+            found.extend(missing.map(Text::from));
+        }
+        Ok(found.into_iter().take(MOST_WALLS).collect())
     }
 
     async fn store_answers(&self) -> Result<(), Text> {

@@ -43,6 +43,10 @@ impl Core {
         let core = Arc::clone(self);
         self.tasks
             .spawn(async move { core.look_after_store().await });
+        if self.traces.is_on() {
+            let core = Arc::clone(self);
+            self.tasks.spawn(async move { core.trace_for_ever().await });
+        }
     }
 
     /// Starts what tells others, and what hears them.

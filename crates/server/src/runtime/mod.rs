@@ -34,6 +34,7 @@ mod start;
 mod steer;
 mod stream;
 mod tokens;
+mod traces;
 mod trail;
 mod upkeep;
 mod worker_api;
@@ -75,6 +76,7 @@ pub use settings::Settings;
 pub(crate) use start::catalog_key;
 pub use stream::StreamSettings;
 use tokens::Tokens;
+use traces::Traces;
 pub(crate) use trail::Act;
 use trail::Trail;
 use upkeep::Worries;
@@ -119,6 +121,8 @@ struct Core {
     tokens: Tokens,
     /// What is on its way to the trail.
     trail: Trail,
+    /// Ended runs whose traces are to be sent.
+    traces: Traces,
     tasks: TaskTracker,
     shutdown: CancellationToken,
 }
@@ -365,6 +369,7 @@ impl Core {
             ids: parts.ids,
             definitions: Definitions::default(),
             driver: Driver::new(settings.cached_executions),
+            traces: Traces::new(settings.traces.as_ref()),
             settings,
             desk: Desk::default(),
             granting: tokio::sync::Mutex::default(),

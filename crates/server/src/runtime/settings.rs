@@ -52,6 +52,8 @@ pub struct Settings {
     pub env: JsonMap,
     /// How other processes are reached by NATS; not at all where absent.
     pub nats: Option<NatsSettings>,
+    /// The address of a collector of OpenTelemetry that takes the traces of runs.
+    pub traces: Option<Text>,
 }
 
 impl Default for Settings {
@@ -78,6 +80,7 @@ impl Default for Settings {
             keys: None,
             env: JsonMap::new(),
             nats: None,
+            traces: None,
         }
     }
 }

@@ -7,6 +7,7 @@ use noetl_api::execute::{self, ExecuteAnswer, ExecuteRequest};
 use noetl_engine::{Input, Start};
 use noetl_store::{Answered, CatalogKey, ExecutionFacts, Origin};
 use noetl_types::limits::{MAX_LONG_POLL, Priority};
+use noetl_types::trace::TraceContext;
 use noetl_types::{
     CatalogId, ErrorCode, ExecutionId, Json, Millis, PlaybookPath, PoolName, TenantId, Timestamp,
 };
@@ -360,9 +361,20 @@ impl Core {
                 .filter(|start_at| *start_at > facts.started_at),
             server_url: self.settings.public_url.clone(),
             emitter: Some(self.settings.server_name.clone()),
-            trace: request.trace.clone(),
+            trace: self.trace_of(execution_id, request),
             ..Start::new(execution_id, entry.catalog_id, entry.path.clone())
         }
+    }
+
+    /// The trace that an execution belongs to: the one that is given, or where traces are sent one of
+    /// its own, so that whoever is called by it can join.
+    fn trace_of(&self, execution_id: ExecutionId, request: &ExecuteRequest) -> Option<Json> {
+        let own = || {
+            let own = TraceContext::of_run(execution_id, None);
+            Json::object([("traceparent", Json::from(own.to_string()))])
+        };
+        let given = request.trace.clone();
+        given.or_else(|| self.traces.is_on().then(own))
     }
 
     /// How an execution ended, as its log tells; nothing while it goes on.

@@ -34,6 +34,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+pub use noetl_tls::Trust;
 use noetl_types::limits::PageLimit;
 use noetl_types::{
     CommandId, EventId, ExecutionId, FeedPosition, PlaybookPath, ResultId, StoredEvent, TenantId,
@@ -62,6 +63,12 @@ use crate::store::Store;
 pub struct PostgresOptions {
     /// Where it is: a URL, or `key=value` pairs.
     pub config: String,
+    /// How much of the server's certificate is verified, where the address does not say; `None`
+    /// is everything, unless the server is on this machine.
+    pub trust: Option<Trust>,
+    /// A file with the authorities that certificates are verified with, where the address names
+    /// none; `None` is what the machine trusts.
+    pub root_certificates: Option<PathBuf>,
     /// The schema that the tables are in; made if it is not there.
     pub schema: String,
     /// Connections besides those of the writers.
@@ -88,6 +95,8 @@ impl PostgresOptions {
     pub fn new(config: impl Into<String>, now: Timestamp) -> Self {
         Self {
             config: config.into(),
+            trust: None,
+            root_certificates: None,
             schema: "noetl".to_owned(),
             connections: 8,
             writers: 2,

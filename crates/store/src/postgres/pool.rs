@@ -1,9 +1,12 @@
 //! Connections: how one is made, and the few that calls share.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
+use noetl_tls::{Connector, Dsn, Trust};
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio_postgres::config::Host;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, NoTls, Row, Statement, Transaction};
 
@@ -15,6 +18,8 @@ use crate::error::StoreError;
 #[derive(Debug)]
 pub(super) struct Pool {
     config: Config,
+    /// How connections are encrypted, where they are.
+    tls: Option<Connector>,
     /// What every session begins with.
     set_up: String,
     places: Semaphore,
@@ -115,8 +120,10 @@ impl Pool {
             options.synchronous_commit,
             plans.settings()
         );
+        let (config, tls) = address(options)?;
         Ok(Self {
-            config: options.config.parse().map_err(StoreError::fatal)?,
+            config,
+            tls,
             set_up,
             places: Semaphore::new(plans.share(options.connections)),
             idle: Mutex::new(Vec::new()),
@@ -125,11 +132,21 @@ impl Pool {
 
     /// A new connection, with its session set up.
     pub(super) async fn connect(&self) -> Result<Client, StoreError> {
-        let (client, connection) = self.config.connect(NoTls).await.map_err(not_connected)?;
         // The task ends with the client; whatever goes wrong is told to the client's calls.
-        tokio::spawn(async move {
+        async fn drive(connection: impl Future<Output = Result<(), tokio_postgres::Error>>) {
             let _ = connection.await;
-        });
+        }
+        let client = if let Some(tls) = &self.tls {
+            let connected = self.config.connect(tls.clone()).await;
+            let (client, connection) = connected.map_err(not_connected)?;
+            tokio::spawn(drive(connection));
+            client
+        } else {
+            let connected = self.config.connect(NoTls).await;
+            let (client, connection) = connected.map_err(not_connected)?;
+            tokio::spawn(drive(connection));
+            client
+        };
         client
             .batch_execute(&self.set_up)
             .await
@@ -158,6 +175,60 @@ impl Pool {
         idle.retain(|session| !session.client.is_closed());
         idle.pop()
     }
+}
+
+/// The largest file of certificates that is read.
+const LARGEST_ROOTS: u64 = 1024 * 1024;
+
+/// Where the database is, and how connections to it are encrypted.
+fn address(options: &PostgresOptions) -> Result<(Config, Option<Connector>), StoreError> {
+    let Dsn {
+        login: mut config,
+        mode,
+        root,
+    } = Dsn::read(&options.config).map_err(StoreError::fatal)?;
+    let told = mode.as_deref().map(Trust::read).transpose();
+    let told = told.map_err(StoreError::fatal)?.or(options.trust);
+    let hosts = config.get_hosts();
+    let is_socket = |host: &Host| !matches!(host, Host::Tcp(_));
+    let trust = if !hosts.is_empty() && hosts.iter().all(is_socket) {
+        // A socket of this machine needs no encryption, whatever is asked for.
+        Trust::Plain
+    } else {
+        told.unwrap_or_else(|| Trust::usual(hosts))
+    };
+    let roots = match root
+        .map(PathBuf::from)
+        .or(options.root_certificates.clone())
+    {
+        Some(file) if matches!(trust, Trust::Authority | Trust::Full) => {
+            Some(certificates(&file).map_err(StoreError::fatal)?)
+        }
+        Some(_) | None => None,
+    };
+    config.ssl_mode(trust.mode());
+    let tls = Connector::new(trust, roots.as_deref()).map_err(StoreError::fatal)?;
+    Ok((config, tls))
+}
+
+/// Why there are no authorities.
+#[derive(Debug, thiserror::Error)]
+#[error("the certificates in '{}' cannot be read: {source}", file.display())]
+struct NoRoots {
+    file: PathBuf,
+    source: std::io::Error,
+}
+
+fn certificates(file: &Path) -> Result<Vec<u8>, NoRoots> {
+    let refused = |source| NoRoots {
+        file: file.to_owned(),
+        source,
+    };
+    let size = std::fs::metadata(file).map_err(refused)?.len();
+    if size > LARGEST_ROOTS {
+        return Err(refused(std::io::Error::other("the file is too large")));
+    }
+    std::fs::read(file).map_err(refused)
 }
 
 /// Nothing was asked yet, so nothing can have happened.

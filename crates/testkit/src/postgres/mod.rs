@@ -8,9 +8,11 @@
 
 mod cluster;
 mod database;
+mod front;
 mod kill;
 #[cfg(test)]
 mod tests;
 
 pub use cluster::{Cluster, PostgresMissing, Role};
 pub use database::Database;
+pub use front::{AUTHORITY, tls_front};

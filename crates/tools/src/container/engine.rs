@@ -77,6 +77,7 @@ impl Engine {
             words,
             environment: &order.environment,
             folder,
+            private: None,
             outputs: Outputs::Apart,
             timeout,
         }
@@ -115,6 +116,7 @@ impl Engine {
             words: self.words(question),
             environment: &self.environment,
             folder,
+            private: None,
             outputs: Outputs::Apart,
             timeout: PATIENCE,
         };

@@ -8,13 +8,14 @@ use async_nats::connection::State;
 use async_nats::jetstream::Context;
 use async_nats::jetstream::context::ContextBuilder;
 use async_nats::{ConnectErrorKind, ConnectOptions, ServerAddr};
+use noetl_tls::named;
 use noetl_types::{Digest, TaskError, TaskErrorKind};
 
 use super::fault::failed;
 use super::target::Target;
-use super::tls;
 use crate::egress::EgressError;
 use crate::settings::Settings;
+use crate::tls::tls_fault;
 
 /// Connections that are kept at most; beyond that the one goes that nobody used for longest.
 const MOST: usize = 16;
@@ -99,7 +100,7 @@ async fn connect(target: &Target, addresses: &[SocketAddr]) -> Result<Context, T
         // Other servers of a cluster have addresses that nobody has checked.
         .ignore_discovered_servers()
         .require_tls(target.is_encrypted)
-        .tls_client_config(tls::config(&target.host)?);
+        .tls_client_config(named(&target.host).map_err(|error| tls_fault(&error))?);
     if let Some((user, password)) = &target.user {
         options = options.user_and_password(user.clone(), password.clone());
     }

@@ -9,7 +9,6 @@ mod line;
 mod objects;
 mod streams;
 mod target;
-mod tls;
 mod value;
 
 use std::sync::Arc;

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use noetl_tls::{Connector, Tls};
 use noetl_types::{TaskError, TaskErrorKind};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinHandle;
@@ -16,10 +17,10 @@ use tokio_util::either::Either;
 
 use super::fault;
 use super::target::{Place, Target};
-use super::tls::Tls;
 use crate::egress::{EgressError, EgressPolicy};
 use crate::roots;
 use crate::settings::Settings;
+use crate::tls::tls_fault;
 
 /// How long a cancel request may take.
 const CANCEL_TIME: Duration = Duration::from_secs(5);
@@ -119,7 +120,9 @@ async fn open_at(
             address,
             port,
         } => {
-            let tls = Tls::new(name, target.trust, roots)?;
+            let tls = Connector::new(target.trust, roots)
+                .and_then(|connector| connector.map(|it| it.for_host(name)).transpose())
+                .map_err(|error| tls_fault(&error))?;
             let (stream, peer) = dial(address, *port, egress).await?;
             let way = Way {
                 peer: Peer::Tcp(peer),

@@ -5,7 +5,6 @@
 
 mod bind;
 mod decode;
-mod dsn;
 mod fault;
 mod link;
 mod moment;
@@ -14,7 +13,6 @@ mod reader;
 mod run;
 pub(crate) mod table;
 mod target;
-mod tls;
 
 use std::sync::Arc;
 

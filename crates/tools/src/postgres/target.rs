@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use noetl_tls::{Dsn, Trust};
 use noetl_types::{Digest, Json, JsonMap, TaskError, TaskErrorKind, sha256};
 use tokio_postgres::Config as Login;
-use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::config::Host;
 
-use super::dsn;
 use crate::config::{Config, printed, wrong};
 use crate::sql::credential;
+use crate::tls::tls_fault;
 
 /// The port of a server that names none.
 const DEFAULT_PORT: u16 = 5432;
@@ -20,6 +21,7 @@ pub(super) struct Target {
     pub(super) places: Vec<Place>,
     /// User, password, database and options.
     pub(super) login: Login,
+    /// What is asked of the other side's certificate.
     pub(super) trust: Trust,
     /// Certificates of authorities in PEM: a file, or the text itself.
     pub(super) root: Option<String>,
@@ -39,48 +41,6 @@ pub(super) enum Place {
     },
     /// A socket in a folder.
     Unix { folder: String, port: u16 },
-}
-
-/// What is asked of the other side's certificate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Trust {
-    /// Nothing, and nothing is encrypted.
-    Plain,
-    /// Encrypted where the server can, unverified.
-    Prefer,
-    /// Encrypted, unverified.
-    Require,
-    /// An authority signed it.
-    Authority,
-    /// An authority signed it, for this very host.
-    Full,
-}
-
-impl Trust {
-    fn read(mode: &str) -> Result<Self, TaskError> {
-        match mode {
-            "disable" => Ok(Self::Plain),
-            "allow" | "prefer" => Ok(Self::Prefer),
-            "require" => Ok(Self::Require),
-            "verify-ca" => Ok(Self::Authority),
-            "verify-full" => Ok(Self::Full),
-            other => Err(TaskError::new(
-                TaskErrorKind::Schema,
-                format!(
-                    "'{other}' is not an sslmode; use disable, prefer, require, verify-ca or \
-                     verify-full"
-                ),
-            )),
-        }
-    }
-
-    fn mode(self) -> SslMode {
-        match self {
-            Self::Plain => SslMode::Disable,
-            Self::Prefer => SslMode::Prefer,
-            Self::Require | Self::Authority | Self::Full => SslMode::Require,
-        }
-    }
 }
 
 /// A field of a connection.
@@ -141,7 +101,7 @@ impl Target {
                  'db_name'",
             ));
         }
-        let read = dsn::read(string.unwrap_or(""))?;
+        let read = Dsn::read(string.unwrap_or("")).map_err(|error| tls_fault(&error))?;
         let mut login = read.login;
         if let Some(user) = field(Field::User)? {
             login.user(user);
@@ -156,7 +116,8 @@ impl Target {
             login.application_name("noetl");
         }
         let mode = field(Field::Mode)?.or(read.mode);
-        let trust = mode.as_deref().map_or(Ok(Trust::Prefer), Trust::read)?;
+        let trust = mode.as_deref().map_or(Ok(Trust::Prefer), Trust::read);
+        let trust = trust.map_err(|error| tls_fault(&error))?;
         login.ssl_mode(trust.mode());
         let port = field(Field::Port)?.map(|port| port_of(&port)).transpose()?;
         let places = match field(Field::Host)? {

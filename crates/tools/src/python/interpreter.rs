@@ -17,6 +17,7 @@ use tokio::process::Command;
 use super::pool::Key;
 use crate::process::{GroupLeader, Outputs, Written, ending};
 use crate::settings::{Settings, Walls};
+use crate::walls::{Launch, walled};
 
 /// The program inside of the interpreter, in parts that share one namespace.
 const DRIVER: &str = concat!(
@@ -97,12 +98,13 @@ impl Interpreter {
     ) -> Result<Self, Lost> {
         let (ours, theirs) = StdUnixStream::pair().map_err(Lost::NotStarted)?;
         ours.set_nonblocking(true).map_err(Lost::NotStarted)?;
-        let mut command = Command::new(&key.program);
+        let launch = launch(key, settings, scratch.path()).map_err(Lost::NotStarted)?;
+        let (program, args) = launch.words.split_first().unwrap_or((&key.program, &[]));
+        let mut command = Command::new(program);
         command
-            .args(["-c", BOOT])
+            .args(args)
             .env_clear()
-            .envs(&settings.environment)
-            .envs(&key.environment)
+            .envs(launch.environment.iter().map(|(name, value)| (name, value)))
             .current_dir(scratch.path())
             .stdin(Stdio::from(OwnedFd::from(theirs)));
         let mut leader = GroupLeader::spawn(&mut command, true).map_err(Lost::NotStarted)?;
@@ -204,6 +206,19 @@ impl Interpreter {
             .write_all(&framed(&to_canonical(request))?)
             .await
     }
+}
+
+/// What is started for an interpreter: the walls stand around it from its first line on.
+fn launch(key: &Key, settings: &Settings, scratch: &Path) -> io::Result<Launch> {
+    let variables = settings.environment.iter().chain(&key.environment);
+    let plain = Launch {
+        words: vec![key.program.clone(), "-c".to_owned(), BOOT.to_owned()],
+        environment: variables
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect(),
+    };
+    walled(settings, scratch, scratch, plain)
+        .map_err(|error| io::Error::other(error.message.to_string()))
 }
 
 fn is_end(error: &io::Error) -> bool {

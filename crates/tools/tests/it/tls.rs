@@ -1,64 +1,17 @@
 //! TLS towards a server: a front of the test's own that decrypts and passes on to PostgreSQL.
-//!
-//! The certificates are for `localhost`, from an authority that signed nothing else.
 
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
-use noetl_testkit::postgres::Database;
+use noetl_testkit::postgres::{AUTHORITY, Database, tls_front};
 use noetl_tools::ToolKind;
 use noetl_types::{Json, TaskErrorKind};
-use rustls::ServerConfig;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
-use tokio::net::{TcpListener, TcpStream, UnixStream};
-use tokio_rustls::TlsAcceptor;
 
 use crate::database::{database, fault, rows, until_rows};
 use crate::support::{call, error, toolbox, value};
 
-const AUTHORITY: &str = include_str!("tls/authority.pem");
-const CERTIFICATE: &str = include_str!("tls/server.pem");
-const KEY: &str = include_str!("tls/server.key");
-
 /// Starts a front for a database; gives its port.
 async fn front(database: &Database) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let socket = database.cluster().socket_folder().join(".s.PGSQL.5432");
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let certificate = CertificateDer::from_pem_slice(CERTIFICATE.as_bytes()).unwrap();
-    let key = PrivateKeyDer::from_pem_slice(KEY.as_bytes()).unwrap();
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate], key)
-        .unwrap();
-    let acceptor = TlsAcceptor::from(Arc::new(config));
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(serve(stream, acceptor.clone(), socket.clone()));
-        }
-    });
-    port
-}
-
-/// Answers a request for TLS, and passes on what was encrypted. Nothing plain gets through.
-async fn serve(mut stream: TcpStream, acceptor: TlsAcceptor, socket: PathBuf) {
-    const REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
-    let mut asked = [0; 8];
-    if stream.read_exact(&mut asked).await.is_err() || asked != REQUEST {
-        return;
-    }
-    stream.write_all(b"S").await.unwrap();
-    let Ok(mut stream) = acceptor.accept(stream).await else {
-        return;
-    };
-    let mut server = UnixStream::connect(socket).await.unwrap();
-    copy_bidirectional(&mut stream, &mut server).await.ok();
+    tls_front(database).await.unwrap()
 }
 
 fn through(database: &Database, place: (&str, u16), text: &str, more: &str) -> noetl_tools::Call {

@@ -86,6 +86,7 @@ pub(super) fn command(id: i64, step: &str) -> LeasedCommand {
             frame_max_rows: None,
             attempts: 1,
             max_attempts: 3,
+            trace: None,
         },
     }
 }

@@ -7,14 +7,14 @@ use std::fs;
 use std::time::Duration;
 
 use noetl_playbook::model::ToolKind;
-use noetl_tools::egress::EgressPolicy;
+use noetl_tools::walls::{SandboxMode, Standing};
 use noetl_tools::{Call, CancellationToken};
 use noetl_types::{Json, JsonMap};
 
 use super::{Finding, State};
 use crate::config::Config;
 use crate::io::{Env, Io};
-use crate::roles::{self, OfPlatform};
+use crate::roles::{self, Code, OfPlatform};
 
 /// How long the task may take.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -26,14 +26,19 @@ echo memory $(ulimit -v)
 echo files $(ulimit -n)
 echo size $(ulimit -f)
 echo cpu $(ulimit -t)
-echo seccomp $(grep ^Seccomp: /proc/$$/status | cut -f2)
-echo pidns $(readlink /proc/$$/ns/pid)
 env | cut -d= -f1 | sed 's/^/var /'";
 
 /// Runs a task that looks around, and tells what it found.
 pub(super) fn walls(config: &Config, io: &Io<'_>) -> Finding {
     match look(config, &io.env) {
-        Ok(seen) => judged(&seen, &own(), &io.env),
+        Ok((_, standing)) if is_refusing(&standing) => {
+            let missing = standing.lacking().join(", ");
+            let text = format!("tasks are refused, since these cannot be raised: {missing}");
+            Finding::new("walls", State::Failed, text).fix(
+                "let this user make user namespaces, or set NOETL_SANDBOX=best_effort",
+            )
+        }
+        Ok((seen, standing)) => judged(&seen, &standing, &own_group(), &io.env),
         Err(why) => {
             let text = format!("a task that would look at them cannot be run: {why}");
             Finding::new("walls", State::Warning, text)
@@ -41,21 +46,30 @@ pub(super) fn walls(config: &Config, io: &Io<'_>) -> Finding {
     }
 }
 
-fn look(config: &Config, env: &Env) -> Result<String, String> {
-    let public = EgressPolicy::Public { allow: Vec::new() };
-    let toolbox = roles::toolbox(config, env, public, OfPlatform::default());
+fn is_refusing(standing: &Standing) -> bool {
+    standing.mode == SandboxMode::Strict && !standing.lacking().is_empty()
+}
+
+/// What a task says that looks around, and which of the kernel's walls can be raised.
+fn look(config: &Config, env: &Env) -> Result<(String, Standing), String> {
+    let toolbox = roles::toolbox(config, env, Code::Others, OfPlatform::default());
+    let sandbox = roles::sandbox(config, Code::Others).map_err(|error| error.to_string())?;
     let toolbox = toolbox.map_err(|error| error.to_string())?;
     let threads = roles::threads(config, 1).map_err(|error| error.to_string())?;
-    let outcome = threads.block_on(async {
+    let (outcome, standing) = threads.block_on(async {
+        let standing = Standing::of(&sandbox).await;
         let outcome = toolbox.call(call(), CancellationToken::new()).await;
         toolbox.shutdown().await;
-        outcome
+        (outcome, standing)
     });
+    if is_refusing(&standing) {
+        return Ok((String::new(), standing));
+    }
     if let Some(error) = outcome.error {
         return Err(error.message.to_string());
     }
     let said = outcome.data.get("stdout").and_then(Json::as_str);
-    said.map(str::to_owned)
+    said.map(|said| (said.to_owned(), standing))
         .ok_or_else(|| "it said nothing".to_owned())
 }
 
@@ -76,28 +90,16 @@ fn call() -> Call {
     }
 }
 
-/// What this process is in.
-struct Own {
-    group: String,
-    pidns: String,
-}
-
-fn own() -> Own {
+/// The process group of this process.
+fn own_group() -> String {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The name of the program is in brackets, and may hold blanks.
     let rest = stat.rsplit(')').next().unwrap_or_default();
-    let link = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
-    Own {
-        group: rest
-            .split_whitespace()
-            .nth(2)
-            .unwrap_or_default()
-            .to_owned(),
-        pidns: link.display().to_string(),
-    }
+    let group = rest.split_whitespace().nth(2);
+    group.unwrap_or_default().to_owned()
 }
 
-fn judged(seen: &str, own: &Own, env: &Env) -> Finding {
+fn judged(seen: &str, standing: &Standing, own_group: &str, env: &Env) -> Finding {
     let fact = |name: &str| {
         let lines = seen.lines().filter_map(|line| line.split_once(' '));
         let mut found = lines.filter(|(fact, _)| *fact == name);
@@ -111,7 +113,7 @@ fn judged(seen: &str, own: &Own, env: &Env) -> Finding {
     let always = [
         (
             "a process group of its own",
-            !fact("group").is_empty() && fact("group") != own.group,
+            !fact("group").is_empty() && fact("group") != own_group,
         ),
         ("a private folder", fact("mode") == "700"),
         ("a cleared environment", !leaks),
@@ -120,56 +122,58 @@ fn judged(seen: &str, own: &Own, env: &Env) -> Finding {
         ("a limit of file sizes", is_bounded("size")),
         ("a limit of processor time", is_bounded("cpu")),
     ];
-    let perhaps = [
-        ("seccomp", !matches!(fact("seccomp"), "" | "0")),
-        (
-            "a pid namespace",
-            !fact("pidns").is_empty() && fact("pidns") != own.pidns,
-        ),
-    ];
     let names = |walls: &[(&'static str, bool)], wanted: bool| {
         let walls = walls.iter().filter(|(_, is_up)| *is_up == wanted);
         walls.map(|(name, _)| *name).collect::<Vec<_>>().join(", ")
     };
     let (up, missing) = (names(&always, true), names(&always, false));
-    let not_raised = names(&perhaps, false);
     if !missing.is_empty() {
         let text = format!("a task lacks {missing}; it has {up}");
         return Finding::new("walls", State::Failed, text)
             .fix("run workers on Linux with a shell that knows ulimit");
     }
-    let mut text = format!("a task found {up}");
-    if !not_raised.is_empty() {
-        text.push_str(&format!("; not raised: {not_raised}"));
+    let not_raised = standing.lacking().join(", ");
+    if not_raised.is_empty() {
+        let text = format!("a task found {up}; all others are raised");
+        return Finding::new("walls", State::Ok, text);
     }
-    Finding::new("walls", State::Ok, text)
+    let text = format!("a task found {up}; not raised: {not_raised}");
+    Finding::new("walls", State::Note, text)
 }
 
 #[cfg(test)]
 mod tests {
+    use noetl_tools::walls::{Missing, Wall};
+
     use super::*;
 
     const SEEN: &str = "group 12\nmode 700\nmemory 33554432\nfiles 4096\nsize 8388608\ncpu 40\n\
-        seccomp 0\npidns pid:[1]\nvar PATH\n";
+        var PATH\n";
 
-    fn own() -> Own {
-        Own {
-            group: "7".to_owned(),
-            pidns: "pid:[1]".to_owned(),
+    fn standing(missing: &[Wall]) -> Standing {
+        let missing = missing.iter().map(|wall| Missing {
+            wall: *wall,
+            why: "EPERM".to_owned(),
+        });
+        Standing {
+            mode: SandboxMode::BestEffort,
+            is_offline: false,
+            missing: Ok(missing.collect()),
         }
     }
 
     fn finding(seen: &str, env: &[(&str, &str)]) -> (State, String) {
-        let finding = judged(seen, &own(), &env.iter().copied().collect());
+        let standing = standing(&[Wall::Seccomp, Wall::PidNamespace]);
+        let finding = judged(seen, &standing, "7", &env.iter().copied().collect());
         (finding.state, finding.detail)
     }
 
     #[test]
     fn each_wall_that_is_not_there_is_named() {
         let (state, text) = finding(SEEN, &[]);
-        assert_eq!(state, State::Ok, "{text}");
+        assert_eq!(state, State::Note, "{text}");
         assert!(
-            text.ends_with("not raised: seccomp, a pid namespace"),
+            text.ends_with("not raised: seccomp (EPERM), a pid namespace (EPERM)"),
             "{text}"
         );
         for (there, gone, wall) in [

@@ -8,7 +8,6 @@ use noetl_api::{Client, ClientSettings};
 use noetl_playbook::model::ToolKind;
 use noetl_server::Runtime;
 use noetl_store::Store;
-use noetl_tools::egress::EgressPolicy;
 use noetl_types::{Millis, PoolName};
 use noetl_worker::WorkerError;
 use tokio::task::JoinHandle;
@@ -181,7 +180,7 @@ async fn settle(
     let toolbox = roles::toolbox(
         config,
         &io.env,
-        EgressPolicy::Anywhere,
+        roles::Code::Own,
         roles::OfPlatform::default(),
     )?;
     let worker = plan.start(Arc::new(runtime.clone()), toolbox);

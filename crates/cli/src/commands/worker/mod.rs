@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use noetl_tools::egress::EgressPolicy;
+use noetl_tools::walls::{Standing, hide_this_process};
 
 use crate::config::table::{POOL, SERVER_URL};
 use crate::config::{Config, Flags, Worker};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::io::Io;
-use crate::roles::{self, StartError, WorkerPlan};
+use crate::roles::{self, Code, StartError, WorkerPlan};
 
 /// Start a worker
 ///
@@ -57,6 +57,7 @@ pub(crate) fn run(args: &WorkerArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exi
         Some(Verb::List(args)) => return list::run(args, quiet, io),
         Some(Verb::Drain(args)) => return drain::run(args, quiet, io),
     }
+    hide_this_process();
     let config = Config::load(&args.settings.given, &io.env)?;
     roles::start_logging(&config, io.err.is_terminal(), io.err.paint().is_on())?;
     for warning in &config.warnings {
@@ -73,9 +74,13 @@ async fn work(config: &Config, io: &mut Io<'_>) -> Result<(), Error> {
     let client = roles::client(config)?;
     let url = config.value(&SERVER_URL)?;
     let plan = WorkerPlan::new(config, config.value(&POOL)?, &io.env)?.for_server(config, &url)?;
-    let public = EgressPolicy::Public { allow: Vec::new() };
     let platform = roles::OfPlatform::of(config, plan.pool(), &url)?;
-    let toolbox = roles::toolbox(config, &io.env, public, platform)?;
+    let toolbox = roles::toolbox(config, &io.env, Code::Others, platform)?;
+    let standing = Standing::of(&roles::sandbox(config, Code::Others)?).await;
+    for wall in standing.lacking() {
+        tracing::warn!("a wall around tasks does not stand: {wall}");
+    }
+    let plan = plan.behind(&standing);
     writeln!(
         io.out,
         "NoETL worker {} of pool {} for {url}",

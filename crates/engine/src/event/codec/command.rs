@@ -95,6 +95,7 @@ pub(super) fn write_issued(record: NewEvent, event: &Event, issued: &CommandIssu
         .maybe(Key::Segment, issued.segment)
         .maybe(Key::NotBefore, issued.not_before)
         .maybe(Key::Priority, issued.priority.map(i32::from))
+        .maybe(Key::Trace, issued.trace.clone())
         .maybe(Key::Cursor, issued.frame.map(cursor::ask_json));
     if let Some(park) = &issued.parked {
         parts = write_park(parts, park);
@@ -139,6 +140,7 @@ pub(super) fn read_issued(fields: &Fields<'_>) -> Result<EventKind, DecodeError>
         deadline: Millis::from_ms(meta.need_number(Key::DeadlineMs)?),
         priority: read_priority(fields)?,
         not_before: meta.time(Key::NotBefore)?,
+        trace: meta.text(Key::Trace)?,
         parked,
         context,
     })))

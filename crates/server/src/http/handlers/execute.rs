@@ -16,14 +16,16 @@ use crate::http::answer::Answer;
 use crate::http::body::{JsonBody, JsonBodyOrDefault};
 use crate::http::failure::Failure;
 use crate::http::once;
-use crate::http::params::{ExecutionOf, KeyOf};
+use crate::http::params::{ExecutionOf, KeyOf, TraceOf};
 
 /// Starts an execution.
 pub(in crate::http) async fn execute(
     For(app): For,
     key: KeyOf,
-    JsonBody(request): JsonBody<ExecuteRequest>,
+    TraceOf(trace): TraceOf,
+    JsonBody(mut request): JsonBody<ExecuteRequest>,
 ) -> Result<Response, Failure> {
+    request.trace = request.trace.or(trace);
     if request.parent_execution_id.is_none() && !app.identity.may(Scope::ExecRun) {
         let text = "a worker starts runs only under one that it works for: name it by \
             parent_execution_id, or show a token with the scope exec:run";

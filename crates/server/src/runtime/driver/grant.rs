@@ -279,6 +279,7 @@ pub(crate) fn compose(
             frame_max_rows: issued.frame.map(|frame| frame.max_rows),
             attempts: granted.attempt,
             max_attempts: issued.max_attempts,
+            trace: issued.trace.clone(),
         },
     })
 }

@@ -547,6 +547,9 @@ impl Draft {
         let ending = self.decided.iter().position(ends_children);
         let (owed, mut children) = self.beyond.into_owed(ending.is_some());
         core.run_errands(execution_id, owed);
+        if outcome.is_some() {
+            core.trace(execution_id);
+        }
         core.followers.tell(execution_id, version, outcome.clone());
         core.appended
             .send_modify(|count| *count = count.wrapping_add(1));

@@ -33,7 +33,9 @@ class Channel:
         # When the worker goes away in the middle of a call, the kernel kills the whole group.
         self.guarded = hasattr(fcntl, "F_SETSIG")
         if self.guarded:
-            _fcntl(self.fd, fcntl.F_SETOWN, -os.getpgrp())
+            # A group that was led from outside of the pid namespace has no number here; then the end
+            # of this process is the end of the namespace.
+            _fcntl(self.fd, fcntl.F_SETOWN, -os.getpgrp() or os.getpid())
             _fcntl(self.fd, fcntl.F_SETSIG, signal.SIGKILL)
         self._async = os.O_ASYNC if self.guarded else 0
         self._setfl = fcntl.F_SETFL

@@ -3,18 +3,29 @@
 //! The driver reads them, all but the keys about certificates: it knows too few of their values, so
 //! these are taken out before.
 
-use noetl_types::{TaskError, TaskErrorKind};
 use tokio_postgres::Config as Login;
 
+use crate::TlsError;
+
 /// What a connection string says.
-pub(super) struct Dsn {
-    pub(super) login: Login,
-    pub(super) mode: Option<String>,
-    pub(super) root: Option<String>,
+#[derive(Debug)]
+pub struct Dsn {
+    /// Where the database is, and who one is there.
+    pub login: Login,
+    /// The word of `sslmode`.
+    pub mode: Option<String>,
+    /// What `sslrootcert` says.
+    pub root: Option<String>,
 }
 
-/// Reads a connection string; an empty one says nothing.
-pub(super) fn read(text: &str) -> Result<Dsn, TaskError> {
+impl Dsn {
+    /// Reads a connection string; an empty one says nothing.
+    pub fn read(text: &str) -> Result<Self, TlsError> {
+        read(text)
+    }
+}
+
+fn read(text: &str) -> Result<Dsn, TlsError> {
     let mut ours = Ours::default();
     let theirs = if text.starts_with("postgres://") || text.starts_with("postgresql://") {
         ours.taken_from_url(text)
@@ -22,10 +33,8 @@ pub(super) fn read(text: &str) -> Result<Dsn, TaskError> {
         ours.taken_from_pairs(text)
     };
     // The driver's words name an option at most, never its value.
-    let login = theirs.parse::<Login>().map_err(|error| {
-        let message = format!("'connection_string' cannot be read: {error}");
-        TaskError::new(TaskErrorKind::Parse, message)
-    })?;
+    let login = theirs.parse::<Login>();
+    let login = login.map_err(|error| TlsError::Address(error.to_string()))?;
     Ok(Dsn {
         login,
         mode: ours.mode,
@@ -130,8 +139,8 @@ mod tests {
     #[test]
     fn what_the_driver_refuses_is_refused_without_values() {
         let error = read("host=h password=geheim nonsense=1").err().unwrap();
-        assert_eq!(error.kind, TaskErrorKind::Parse);
-        assert!(!error.message.as_str().contains("geheim"));
+        assert!(matches!(error, TlsError::Address(_)), "{error}");
+        assert!(!error.to_string().contains("geheim"));
         assert!(read("").is_ok());
     }
 }

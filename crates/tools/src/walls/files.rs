@@ -1,0 +1,178 @@
+//! What a task sees of the files: everything, but to read; temporary folders of its own; nothing of
+//! the platform's.
+
+use std::fs;
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::CWD;
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_bind,
+    mount_change, mount_remount, move_mount, open_tree,
+};
+
+use super::Order;
+
+/// Folders that everybody can write to: the task gets its own, in memory.
+const TEMPORARY: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
+
+/// What a temporary folder holds at most.
+const TEMPORARY_SIZE: &str = "mode=1777,size=1073741824";
+
+/// Sockets that would lead a task out of its walls: engines of containers, databases, the system.
+const SOCKETS: [&str; 9] = [
+    "/run/postgresql",
+    "/run/docker.sock",
+    "/run/docker",
+    "/run/containerd",
+    "/run/podman",
+    "/run/crio",
+    "/run/user",
+    "/run/dbus",
+    "/run/systemd/private",
+];
+
+/// Puts a `/proc` of the own pid namespace in the place of the old one.
+pub(super) fn own_proc() -> Result<(), String> {
+    private()?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
+    mount("proc", "/proc", "proc", flags, None).map_err(|error| error.to_string())
+}
+
+/// Nothing that is mounted from here on is seen outside.
+fn private() -> Result<(), String> {
+    let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    mount_change("/", flags).map_err(|error| format!("/: {error}"))
+}
+
+/// Raises the wall around the files.
+pub(super) fn raise(order: &Order) -> Result<(), String> {
+    private()?;
+    // The private folder is usually in a temporary one, which is about to be covered.
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let folder =
+        open_tree(CWD, &order.private, flags).map_err(|error| told(&order.private, &error))?;
+    // What fails here is told in the end: the folder has to come back in any case, since a task
+    // without this wall still has to work.
+    let mut done = Ok(());
+    for path in TEMPORARY.map(Path::new) {
+        done = done.and(cover(path, TEMPORARY_SIZE));
+    }
+    let sockets = SOCKETS.iter().map(PathBuf::from);
+    for path in sockets.chain(order.hidden.iter().cloned()) {
+        done = done.and(hide(&path));
+    }
+    fs::create_dir_all(&order.private).map_err(|error| told(&order.private, &error))?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    move_mount(&folder, "", CWD, &order.private, flags)
+        .map_err(|error| told(&order.private, &error))?;
+    done.and(close_all(order))
+}
+
+fn told(path: &Path, error: &dyn std::fmt::Display) -> String {
+    format!("{}: {error}", path.display())
+}
+
+/// Puts an empty folder over one, where there is one that is not only another name.
+fn cover(path: &Path, options: &str) -> Result<(), String> {
+    if !fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
+        return Ok(());
+    }
+    let options = std::ffi::CString::new(options).map_err(|error| error.to_string())?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    mount("tmpfs", path, "tmpfs", flags, Some(options.as_c_str()))
+        .map_err(|error| told(path, &error))
+}
+
+/// Makes something invisible, where it is there.
+fn hide(path: &Path) -> Result<(), String> {
+    let Ok(path) = fs::canonicalize(path) else {
+        return Ok(());
+    };
+    if path.is_dir() {
+        return cover(&path, "mode=0755,size=65536");
+    }
+    mount_bind("/dev/null", &path).map_err(|error| told(&path, &error))
+}
+
+/// Lets nothing be written, the task's own folders excepted.
+fn close_all(order: &Order) -> Result<(), String> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(|error| error.to_string())?;
+    for line in mounts.lines() {
+        let mut fields = line.split(' ').skip(4);
+        let (Some(path), Some(options)) = (fields.next(), fields.next()) else {
+            continue;
+        };
+        let path = unescaped(path);
+        let is_own = path == order.private || TEMPORARY.iter().any(|own| path == Path::new(own));
+        let is_closed = options.split(',').any(|option| option == "ro");
+        if is_own || is_closed {
+            continue;
+        }
+        let flags = MountFlags::BIND | MountFlags::RDONLY | kept(options);
+        match mount_remount(&path, flags, c"") {
+            // Something that another mount covers, or that the task may not even enter, cannot be
+            // written to.
+            Ok(())
+            | Err(
+                rustix::io::Errno::NOENT | rustix::io::Errno::ACCESS | rustix::io::Errno::INVAL,
+            ) if path != Path::new("/") => {}
+            Ok(()) => {}
+            Err(error) => return Err(told(&path, &error)),
+        }
+    }
+    Ok(())
+}
+
+/// Whoever did not mount something may not take any of these from it.
+fn kept(options: &str) -> MountFlags {
+    let flag = |option| match option {
+        "nosuid" => MountFlags::NOSUID,
+        "nodev" => MountFlags::NODEV,
+        "noexec" => MountFlags::NOEXEC,
+        "noatime" => MountFlags::NOATIME,
+        "nodiratime" => MountFlags::NODIRATIME,
+        "relatime" => MountFlags::RELATIME,
+        _ => MountFlags::empty(),
+    };
+    options
+        .split(',')
+        .map(flag)
+        .fold(MountFlags::empty(), |all, flag| all | flag)
+}
+
+/// Undoes `\040` and its like.
+fn unescaped(text: &str) -> PathBuf {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let code = after
+            .get(..3)
+            .and_then(|digits| std::str::from_utf8(digits).ok())
+            .and_then(|digits| u8::from_str_radix(digits, 8).ok());
+        match (first, code) {
+            (b'\\', Some(code)) => {
+                bytes.push(code);
+                rest = &after[3..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    std::ffi::OsString::from_vec(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_mounts_are_read_back() {
+        assert_eq!(unescaped(r"/a\040b\134c"), PathBuf::from(r"/a b\c"));
+        assert_eq!(unescaped(r"/plain\"), PathBuf::from(r"/plain\"));
+        let flags = kept("rw,nosuid,relatime");
+        assert_eq!(flags, MountFlags::NOSUID | MountFlags::RELATIME);
+    }
+}
