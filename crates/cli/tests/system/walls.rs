@@ -277,7 +277,7 @@ async fn probe(mode: SandboxMode, is_offline: bool, tail: u32) {
         let must_fail = walls_of(attempt).iter().all(stands);
         // An orphan can be had; it just does not live on.
         assert!(
-            !has_got || !must_fail || attempt == "orphan",
+            !has_got || !must_fail || &**attempt == "orphan",
             "{attempt} was possible behind {:?}, though only {lacking:?} are missing: {printed}",
             walls_of(attempt)
         );

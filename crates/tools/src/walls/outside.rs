@@ -9,7 +9,10 @@ use std::process::Command;
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::signal::{SigSet, Signal};
 use rustix::process::{DumpableBehavior, getegid, geteuid, set_dumpable_behavior};
-use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+use rustix::thread::{
+    CapabilitySet, capabilities, configure_capability_in_ambient_set, set_capabilities,
+    set_thread_groups, set_thread_res_gid, set_thread_res_uid,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{INSIDE_WORD, Missing, Order, Wall};
@@ -108,7 +111,8 @@ fn leave(order: Order) -> Raised {
         };
         write("setgroups", "deny".to_owned())?;
         write("uid_map", format!("{user} {user} 1"))?;
-        write("gid_map", format!("{group} {group} 1"))
+        write("gid_map", format!("{group} {group} 1"))?;
+        hand_on().map_err(|error| error.to_string())
     });
     raised.note(Wall::UserNamespace, own_users);
     for (wall, flag, is_wanted) in [
@@ -126,6 +130,18 @@ fn leave(order: Order) -> Raised {
         }
     }
     raised
+}
+
+/// Lets the second stage have what it needs to finish the walls: a process of any user but the
+/// superuser loses what it may do when it becomes another program.
+fn hand_on() -> rustix::io::Result<()> {
+    let needed = CapabilitySet::SYS_ADMIN | CapabilitySet::SETPCAP;
+    let mut own = capabilities(None)?;
+    own.inheritable |= needed;
+    set_capabilities(None, own)?;
+    needed
+        .iter()
+        .try_for_each(|capability| configure_capability_in_ambient_set(capability, true))
 }
 
 fn unshared(flag: CloneFlags) -> Result<(), String> {
