@@ -159,13 +159,11 @@ impl Arrivals {
 }
 
 async fn next(messages: &mut Ordered) -> Result<jetstream::Message, BenchError> {
-    match timeout(PATIENCE, messages.next()).await {
-        Ok(Some(message)) => message.map_err(failed),
-        Ok(None) | Err(_) => {
-            let text = "the stream does not give its messages";
-            Err(BenchError::Harness(text.to_owned()))
-        }
-    }
+    let Ok(Some(message)) = timeout(PATIENCE, messages.next()).await else {
+        let text = "the stream does not give its messages";
+        return Err(BenchError::Harness(text.to_owned()));
+    };
+    message.map_err(failed)
 }
 
 /// The `Nats-Msg-Id`: life of the log, run, place.
