@@ -1,7 +1,7 @@
 //! The document of the HTTP API, OpenAPI 3.1, and the page that shows it.
 //!
 //! The document is made from the table of routes, the types of their handlers and a few words about
-//! each ([`operations`]), by a test that compares it with `docs/openapi.json`. The server carries that
+//! each (`operations`), by a test that compares it with `docs/openapi.json`. The server carries that
 //! file, so none of the making is in the product.
 
 mod describe;

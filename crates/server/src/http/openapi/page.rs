@@ -66,9 +66,9 @@ pub(super) fn page(document: &Value) -> String {
 fn chapter(page: &mut String, document: &Value, tag: &Value) {
     let name = text(&tag["name"]);
     let about = marked(tag["description"].as_str().unwrap_or_default());
-    let _ = write!(
+    let _ = writeln!(
         page,
-        "<h2 id=\"tag-{}\">{name}</h2><p>{about}</p>\n",
+        "<h2 id=\"tag-{}\">{name}</h2><p>{about}</p>",
         slug(&name)
     );
     for (path, item) in fields(&document["paths"]) {
@@ -127,21 +127,17 @@ fn shown(page: &mut String, path: &str, method: &str, operation: &Value) {
     }
     page.push_str("<p>Answers:");
     for (status, answer) in fields(&operation["responses"]) {
-        match answer["$ref"].as_str() {
-            Some(problem) => {
-                let name = problem.rsplit('/').next().unwrap_or_default();
-                let _ = write!(page, " <a href=\"#{}\">{status}</a>", escaped(name));
-            }
-            None => {
-                for (media, content) in fields(&answer["content"]) {
-                    let _ = write!(
-                        page,
-                        " {status} <code>{}</code> {};",
-                        escaped(media),
-                        kind(&content["schema"])
-                    );
-                }
-            }
+        if let Some(problem) = answer["$ref"].as_str() {
+            let name = problem.rsplit('/').next().unwrap_or_default();
+            let _ = write!(page, " <a href=\"#{}\">{status}</a>", escaped(name));
+        }
+        for (media, content) in fields(&answer["content"]) {
+            let _ = write!(
+                page,
+                " {status} <code>{}</code> {};",
+                escaped(media),
+                kind(&content["schema"])
+            );
         }
     }
     page.push_str("</p></details>\n");
