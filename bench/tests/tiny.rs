@@ -1,4 +1,5 @@
 //! The whole way of a measurement, with counts that mean nothing: it runs, and the log bears it out.
+#![cfg(test)]
 
 use std::path::PathBuf;
 
@@ -169,12 +170,12 @@ async fn outlets_on_postgres() {
 
 /// Needs the binary of the product beside this test's folder: `cargo build -p noetl-cli` first.
 fn processes() -> Shape {
-    let here = std::env::current_exe().expect("the test has a path");
+    let here = std::env::current_exe().unwrap();
     let noetl: PathBuf = here
         .ancestors()
         .map(|folder| folder.join("noetl"))
         .find(|path| path.is_file())
-        .expect("the binary of the product is built");
+        .unwrap();
     Shape::Processes { noetl }
 }
 

@@ -346,7 +346,7 @@ async fn states_on_the_way_are_left_for_earlier_moments() {
     let runtime = runtime(&store).await;
     runtime.replay_state(ReplayQuery::new(id)).await.unwrap();
     // Everything that was begun is finished by then.
-    runtime.close(std::time::Duration::from_secs(60)).await;
+    runtime.close(std::time::Duration::from_mins(1)).await;
     for (place, seed) in [
         (1_999, None),
         (3_900, Some(2_000)),

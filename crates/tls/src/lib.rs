@@ -19,9 +19,7 @@ pub use verify::named;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TlsError {
     /// A word that is no mode.
-    #[error(
-        "'{0}' is not an sslmode; use disable, prefer, require, verify-ca or verify-full"
-    )]
+    #[error("'{0}' is not an sslmode; use disable, prefer, require, verify-ca or verify-full")]
     Mode(String),
     /// A host that no certificate can be for.
     #[error("'{0}' cannot be the host of a certificate")]

@@ -70,7 +70,12 @@ mod tests {
             let config: tokio_postgres::Config = address.parse().unwrap();
             Trust::usual(config.get_hosts())
         };
-        for here in ["host=/run/pg", "host=localhost", "host=127.0.0.1,::1", "user=u"] {
+        for here in [
+            "host=/run/pg",
+            "host=localhost",
+            "host=127.0.0.1,::1",
+            "user=u",
+        ] {
             assert_eq!(usual(here), Trust::Prefer, "{here}");
         }
         for there in ["host=db", "host=10.0.0.7", "host=localhost,db"] {

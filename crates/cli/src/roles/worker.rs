@@ -73,7 +73,10 @@ impl WorkerPlan {
     pub(crate) fn behind(mut self, standing: &Standing) -> Self {
         self.settings.sandbox = Some(Json::object([
             ("mode", Json::from(standing.mode.as_str())),
-            ("missing", Json::list(standing.lacking().into_iter().map(Json::from))),
+            (
+                "missing",
+                Json::list(standing.lacking().into_iter().map(Json::from)),
+            ),
         ]));
         self
     }

@@ -189,7 +189,7 @@ fn a_payload_comes_from_a_file_and_single_values_lie_over_it() {
 #[test]
 fn an_input_that_nothing_reads_is_told() {
     let folder = Folder::new("run_unread");
-    let flow = |step: &str| format!("{}workload: {{ city: Oslo }}\n{step}", HEAD);
+    let flow = |step: &str| format!("{HEAD}workload: {{ city: Oslo }}\n{step}");
     let step = "workflow: [{ step: a, tool: { kind: noop, result: '{{ workload.city }}' } }]";
     let whole = "workflow: [{ step: a, tool: { kind: noop, result: '{{ workload }}' } }]";
     folder

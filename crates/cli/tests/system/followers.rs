@@ -55,7 +55,7 @@ async fn followers_on(house: &House) {
     let mut of_all = JoinSet::new();
     for number in 0..FOLLOWERS {
         let follower = Follower::new(&url, number, tell.clone());
-        of_one.spawn(follower.to_the_end(first));
+        of_one.spawn(follower.followed_to_the_end(first));
         let follower = Follower::new(&url, number, tell.clone());
         of_all.spawn(follower.of_all(runs.clone()));
     }
@@ -124,7 +124,7 @@ impl Follower {
     }
 
     /// The places of the events of a run, as they were told.
-    async fn to_the_end(self, run: ExecutionId) -> Vec<i64> {
+    async fn followed_to_the_end(self, run: ExecutionId) -> Vec<i64> {
         let mut seqs = Vec::new();
         let mut after = None;
         loop {

@@ -232,12 +232,11 @@ async fn missing(sandbox: &Sandbox) -> Vec<Wall> {
 /// What each attempt would have to get through; those without walls here fail always.
 fn walls_of(attempt: &str) -> &'static [Wall] {
     match attempt {
-        "environment_of_others" => &[Wall::PidNamespace],
+        "environment_of_others" | "orphan" => &[Wall::PidNamespace],
         "database" | "write" => &[Wall::ReadOnlyRoot],
         "network" | "metadata" => &[Wall::NoNetwork],
         "ptrace" | "new_user_namespace" => &[Wall::Seccomp],
         "setuid" => &[Wall::NoNewPrivileges],
-        "orphan" => &[Wall::PidNamespace],
         "fork_bomb" => &[Wall::UserNamespace, Wall::OwnUser],
         _ => &[],
     }

@@ -9,15 +9,16 @@ use axum::http::header::HeaderName;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::{IntoResponse, Response};
 use noetl_api::paths;
 use noetl_store::{Answered, RequestEnd, Taken};
 use noetl_types::json::to_canonical;
 use noetl_types::{Digest, ErrorCode, EventId, Json, Text, sha256};
+use serde::Serialize;
 
 use super::access::Caller;
 use super::acting::App;
-use super::answer::{JSON, of_type};
+use super::answer::{Answer, JSON, of_type};
 use super::body::whole;
 use super::failure::Failure;
 use super::params::IDEMPOTENCY_KEY;
@@ -56,8 +57,27 @@ pub(super) async fn run(route: &'static str, request: Request, next: Next) -> Re
     }
 }
 
+/// An answer of a route that looks after its key by itself.
+#[derive(Debug)]
+pub(super) struct Once<T> {
+    pub(super) answer: Answer<T>,
+    /// Whether it was given before.
+    pub(super) is_replay: bool,
+}
+
+impl<T: Serialize> IntoResponse for Once<T> {
+    fn into_response(self) -> Response {
+        let response = self.answer.into_response();
+        if self.is_replay {
+            replayed(response)
+        } else {
+            response
+        }
+    }
+}
+
 /// Marks an answer as one that was given before.
-pub(super) fn replayed(mut response: Response) -> Response {
+fn replayed(mut response: Response) -> Response {
     let is_so = HeaderValue::from_static("true");
     response.headers_mut().insert(IDEMPOTENCY_REPLAYED, is_so);
     response

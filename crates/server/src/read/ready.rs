@@ -61,7 +61,9 @@ impl Runtime {
         let mut found = BTreeSet::new();
         for worker in alive {
             let detail = worker.detail.unwrap_or_default();
-            let sandbox = detail.get("capabilities").and_then(|told| told.get("sandbox"));
+            let sandbox = detail
+                .get("capabilities")
+                .and_then(|told| told.get("sandbox"));
             let missing = sandbox.and_then(|told| told.get("missing")?.as_list());
             let missing = missing.unwrap_or_default().iter().filter_map(Json::as_str);
             found.extend(missing.map(Text::from));

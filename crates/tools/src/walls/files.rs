@@ -150,15 +150,12 @@ fn unescaped(text: &str) -> PathBuf {
             .get(..3)
             .and_then(|digits| std::str::from_utf8(digits).ok())
             .and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        match (first, code) {
-            (b'\\', Some(code)) => {
-                bytes.push(code);
-                rest = &after[3..];
-            }
-            _ => {
-                bytes.push(*first);
-                rest = after;
-            }
+        if let (b'\\', Some(code)) = (first, code) {
+            bytes.push(code);
+            rest = &after[3..];
+        } else {
+            bytes.push(*first);
+            rest = after;
         }
     }
     std::ffi::OsString::from_vec(bytes).into()

@@ -34,9 +34,8 @@ pub(super) fn walls(config: &Config, io: &Io<'_>) -> Finding {
         Ok((_, standing)) if is_refusing(&standing) => {
             let missing = standing.lacking().join(", ");
             let text = format!("tasks are refused, since these cannot be raised: {missing}");
-            Finding::new("walls", State::Failed, text).fix(
-                "let this user make user namespaces, or set NOETL_SANDBOX=best_effort",
-            )
+            Finding::new("walls", State::Failed, text)
+                .fix("let this user make user namespaces, or set NOETL_SANDBOX=best_effort")
         }
         Ok((seen, standing)) => judged(&seen, &standing, &own_group(), &io.env),
         Err(why) => {

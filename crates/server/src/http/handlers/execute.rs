@@ -1,6 +1,5 @@
 //! Executions begin, are steered, and are ended.
 
-use axum::response::{IntoResponse as _, Response};
 use noetl_api::execute::{
     ExecuteAnswer, ExecuteBatch, ExecuteBatchAnswer, ExecuteRequest, RerunRequest,
 };
@@ -15,7 +14,7 @@ use crate::http::acting::For;
 use crate::http::answer::Answer;
 use crate::http::body::{JsonBody, JsonBodyOrDefault};
 use crate::http::failure::Failure;
-use crate::http::once;
+use crate::http::once::Once;
 use crate::http::params::{ExecutionOf, KeyOf, TraceOf};
 
 /// Starts an execution.
@@ -24,22 +23,23 @@ pub(in crate::http) async fn execute(
     key: KeyOf,
     TraceOf(trace): TraceOf,
     JsonBody(mut request): JsonBody<ExecuteRequest>,
-) -> Result<Response, Failure> {
+) -> Result<Once<ExecuteAnswer>, Failure> {
     request.trace = request.trace.or(trace);
     if request.parent_execution_id.is_none() && !app.identity.may(Scope::ExecRun) {
         let text = "a worker starts runs only under one that it works for: name it by \
             parent_execution_id, or show a token with the scope exec:run";
         return Err(Failure::new(ErrorCode::Forbidden, text));
     }
-    let Some(key) = key.text() else {
-        return Ok(Answer(app.runtime.execute(request).await?).into_response());
+    let (answer, is_replay) = match key.text() {
+        None => (app.runtime.execute(request).await?, false),
+        Some(key) => {
+            let begun = app.runtime.begin_once(request, key).await?;
+            (begun.answer, begun.is_replay)
+        }
     };
-    let begun = app.runtime.begin_once(request, key).await?;
-    let answer = Answer(begun.answer).into_response();
-    Ok(if begun.is_replay {
-        once::replayed(answer)
-    } else {
-        answer
+    Ok(Once {
+        answer: Answer(answer),
+        is_replay,
     })
 }
 

@@ -24,7 +24,8 @@ mod made {
     use crate::http::answer::Answer;
     use crate::http::body::{JsonBody, JsonBodyOrDefault, JsonListBody};
     use crate::http::failure::Failure;
-    use crate::http::params::{EventOf, ExecutionOf, KeyOf, Params, TextOf, VarOf};
+    use crate::http::once::Once;
+    use crate::http::params::{EventOf, ExecutionOf, KeyOf, Params, TextOf, TraceOf, VarOf};
 
     /// Makes the schema of a type.
     pub(in crate::http) type Made = fn(&mut SchemaGenerator) -> Schema;
@@ -67,6 +68,7 @@ mod made {
     impl Read for TextOf {}
     impl Read for VarOf {}
     impl Read for KeyOf {}
+    impl Read for TraceOf {}
     impl<T> Read for Path<T> {}
 
     impl Read for Params {
@@ -104,6 +106,12 @@ mod made {
     impl<T: JsonSchema> Answers for Answer<T> {
         fn note(shape: &mut Shape) {
             shape.answer = Some(SchemaGenerator::subschema_for::<T>);
+        }
+    }
+
+    impl<T: JsonSchema> Answers for Once<T> {
+        fn note(shape: &mut Shape) {
+            Answer::<T>::note(shape);
         }
     }
 

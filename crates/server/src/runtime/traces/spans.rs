@@ -138,13 +138,13 @@ impl Fold {
             }
             EventKind::CommandCompleted(at) => self.close(at, now, None),
             EventKind::CommandFailed(closed) => {
-                self.close(&closed.at, now, Some(kind(&closed.why)))
+                self.close(&closed.at, now, Some(kind(&closed.why)));
             }
             EventKind::CommandCancelled(closed) => {
                 self.close(&closed.at, now, Some("cancelled".to_owned()));
             }
             EventKind::CommandExpired(expired) => {
-                self.expire(&expired.at, now, expired.reason.as_str())
+                self.expire(&expired.at, now, expired.reason.as_str());
             }
             EventKind::PlaybookCompleted { .. } => self.whole.ended = now,
             EventKind::PlaybookFailed(failed) => {

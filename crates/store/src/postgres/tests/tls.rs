@@ -63,7 +63,7 @@ async fn settings_say_it_where_the_address_does_not() {
     });
     assert_eq!(verified.await, Ok(()));
     let plain = opened(&database, here, |options| {
-        options.trust = Some(Trust::Plain)
+        options.trust = Some(Trust::Plain);
     });
     assert!(plain.await.is_err());
     let louder = format!("{here} sslmode=require");

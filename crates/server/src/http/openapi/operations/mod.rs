@@ -183,7 +183,7 @@ impl Operation {
         }
     }
 
-    fn as_media(self, media_types: &'static [&'static str]) -> Self {
+    fn of_media(self, media_types: &'static [&'static str]) -> Self {
         Self {
             media_types,
             ..self

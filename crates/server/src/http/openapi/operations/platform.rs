@@ -46,7 +46,7 @@ fn health() -> Vec<Operation> {
             "What the server counts, for Prometheus",
         )
         .answers::<String>()
-        .as_media(&["application/openmetrics-text; version=1.0.0; charset=utf-8"]),
+        .of_media(&["application/openmetrics-text; version=1.0.0; charset=utf-8"]),
         get(
             "api_health",
             paths::API_HEALTH,
@@ -96,7 +96,7 @@ fn about() -> Vec<Operation> {
         get("openapi", paths::OPENAPI, tag, "This document").answers::<Json>(),
         get("docs", paths::DOCS, tag, "This document for people")
             .answers::<String>()
-            .as_media(&["text/html; charset=utf-8"]),
+            .of_media(&["text/html; charset=utf-8"]),
     ]
 }
 
@@ -143,7 +143,7 @@ fn stream() -> Vec<Operation> {
             .details("Server-sent events, or lines of JSON where `Accept` is `application/jsonl`. The id of an event is its place among all of them, by which `Last-Event-ID` goes on.")
             .query::<FollowAll>()
             .answers::<String>()
-            .as_media(LIVE),
+            .of_media(LIVE),
         get("stream_status", paths::STREAM_STATUS, tag, "Where the stream of all events stands"),
         get("stream_feed", paths::STREAM_FEED, tag, "A part of the feed of all events").query::<Feed>(),
         get("stream_event", paths::STREAM_EVENT, tag, "An event as the stream carries it, whatever its size")

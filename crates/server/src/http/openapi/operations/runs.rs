@@ -60,7 +60,7 @@ fn looking() -> Vec<Operation> {
             .details("Server-sent events, or lines of JSON where `Accept` is `application/jsonl`. Each event is an `EventView`; its id is its `seq`, by which `Last-Event-ID` goes on.")
             .query::<Follow>()
             .answers::<String>()
-            .as_media(LIVE),
+            .of_media(LIVE),
         get("explain_execution", paths::EXECUTION_EXPLAIN, tag, "Why a run waits, or how it came to its end")
             .query::<ExplainQuery>(),
         get("replay_state", paths::REPLAY_STATE, tag, "What a run looked like at any moment of it")
@@ -173,7 +173,7 @@ fn data() -> Vec<Operation> {
             .query::<Resolve>()
             .needs(&["ref"])
             .answers::<Json>()
-            .as_media(&["application/json", "application/octet-stream"])
+            .of_media(&["application/json", "application/octet-stream"])
             .fails(&[NotFound, RetentionDropped]),
         put("put_result", paths::RESULT_PUT, tag, "Keeps data beside the log of a run")
             .fails(&[TooLarge, OwnedByOther])
