@@ -49,6 +49,12 @@ ResultKind = Literal["data", "ref", "refs"]
 Scope = Literal["exec:read", "exec:run", "exec:approve", "catalog:read", "catalog:write", "sub:write", "cred:use", "cred:admin", "worker", "internal:outbox", "internal:project", "internal:retention", "metrics:read", "admin"]
 
 
+SentEvent = Any
+"""An event as somebody sends it. What a log cannot hold, such as NUL in a text or a key that is
+there twice, is its own text: that is no event, so that it is refused alone and stops no other.
+"""
+
+
 TaskError = Any
 """An error: an object with `kind` and `message`, or a text."""
 
@@ -581,6 +587,8 @@ class CommandMeta:
     """The attempt that begins, as classic workers know it."""
     max_attempts: int
     """Attempts in all."""
+    trace: str | None = None
+    """The trace that its run was started in, as a `traceparent`."""
 
 
 @dataclass(kw_only=True)
@@ -667,6 +675,8 @@ class CreatedToken:
     """What it may do."""
     pools: list[str] | None = None
     """The pools that it may work for; all where absent."""
+    path_globs: list[str] | None = None
+    """Patterns of the paths that it may start and register; all where absent."""
     created_at: str
     """When it was made."""
     created_by: str
@@ -1450,7 +1460,7 @@ class NewToken:
     pools: list[str] | None = None
     """The pools that it may work for; all where absent."""
     path_globs: list[str] | None = None
-    """The paths that it may touch; all where absent."""
+    """Patterns of the paths that it may start and register; all where absent."""
     ttl_days: int | None = None
     """How long it lives; for ever where absent."""
     tenant_id: str | None = None
@@ -1851,6 +1861,8 @@ class Ready:
     """What is wrong with those that are not well; told only to who shows an identity."""
     unsafe: list[str] | None = None
     """Settings that make it less safe than it should be."""
+    walls: list[str] | None = None
+    """Walls around tasks that workers could not raise."""
 
 
 @dataclass(kw_only=True)
@@ -2547,6 +2559,8 @@ class TokenView:
     """What it may do."""
     pools: list[str] | None = None
     """The pools that it may work for; all where absent."""
+    path_globs: list[str] | None = None
+    """Patterns of the paths that it may start and register; all where absent."""
     created_at: str
     """When it was made."""
     created_by: str

@@ -440,13 +440,14 @@ class Operations(Transport):
         execution_id: str | int,
         *,
         step: str | None = None,
+        at: str | None = None,
     ) -> models.Explanation:
         """Why a run waits, or how it came to its end."""
         result: models.Explanation = self._call(
             "GET",
             f"/api/executions/{quoted(execution_id)}/explain",
             answer=models.Explanation,
-            query={"step": step},
+            query={"step": step, "at": at},
         )
         return result
 
@@ -1415,7 +1416,7 @@ class Operations(Transport):
 
     def materialize_events(
         self,
-        body: list[Any],
+        body: list[models.SentEvent],
         *,
         idempotency_key: str | None = None,
     ) -> models.MaterializeAnswer:

@@ -139,6 +139,19 @@ pub(super) fn ssl_mode(text: &str) -> Result<Trust, Fault> {
         .map_err(|_| "it has to be disable, prefer, require, verify-ca or verify-full".to_owned())
 }
 
+/// Folders, each by its whole path.
+pub(super) fn folders(text: &str) -> Result<Vec<PathBuf>, Fault> {
+    let folder = |text: &str| {
+        let path = PathBuf::from(text.trim());
+        if path.is_absolute() {
+            Ok(path)
+        } else {
+            Err(format!("'{text}' is not a whole path"))
+        }
+    };
+    text.split(',').map(folder).collect()
+}
+
 pub(super) fn sandbox(text: &str) -> Result<SandboxMode, Fault> {
     SandboxMode::parse(text).ok_or_else(|| "it has to be off, best_effort or strict".to_owned())
 }

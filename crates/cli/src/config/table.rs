@@ -388,6 +388,13 @@ pub(crate) static SANDBOX_NETWORK: Setting<bool> = Setting::new(
     "Whether user code within the walls has network",
 );
 
+pub(crate) static SANDBOX_WRITABLE: Setting<Vec<PathBuf>> = Setting::absent(
+    "NOETL_SANDBOX_WRITABLE",
+    "none but their own",
+    read::folders,
+    "Folders that user code within the walls may write to, separated by commas",
+);
+
 pub(crate) static NATS_URL: Setting<String> = Setting::absent(
     "NOETL_NATS_URL",
     "none: nobody is told of work by NATS",
@@ -539,7 +546,7 @@ pub(crate) static HEARTBEAT: Setting<u32> = Setting::new(
 );
 
 /// Every setting, in the order in which they are shown.
-pub(crate) static TABLE: [&dyn AnySetting; 70] = [
+pub(crate) static TABLE: [&dyn AnySetting; 71] = [
     &DATA_DIR,
     &STORE,
     &HOST,
@@ -590,6 +597,7 @@ pub(crate) static TABLE: [&dyn AnySetting; 70] = [
     &EGRESS,
     &SANDBOX,
     &SANDBOX_NETWORK,
+    &SANDBOX_WRITABLE,
     &NATS_URL,
     &NATS_URL_ALIAS,
     &NATS_USER,

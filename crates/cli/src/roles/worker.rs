@@ -14,7 +14,7 @@ use noetl_worker::{Settings, Worker};
 use super::store::secret_places;
 use crate::config::table::{
     COMMAND_LEASE, CONCURRENCY, EGRESS, HEARTBEAT, INTERNAL_TOKEN, NATS_PASSWORD, NATS_TOKEN,
-    NATS_URL, NATS_URL_ALIAS, NATS_USER, SANDBOX, SANDBOX_NETWORK, WORKER_ID,
+    NATS_URL, NATS_URL_ALIAS, NATS_USER, SANDBOX, SANDBOX_NETWORK, SANDBOX_WRITABLE, WORKER_ID,
 };
 use crate::config::{Config, ConfigError};
 use crate::io::Env;
@@ -192,6 +192,7 @@ pub(crate) fn sandbox(config: &Config, code: Code) -> Result<Sandbox, ConfigErro
         is_offline: !config.value(&SANDBOX_NETWORK)?,
         launcher: std::env::current_exe().ok(),
         hidden: secret_places(config)?,
+        writable: config.get(&SANDBOX_WRITABLE)?.unwrap_or_default(),
     })
 }
 

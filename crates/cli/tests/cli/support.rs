@@ -61,6 +61,8 @@ impl Folder {
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = command(args);
         command.current_dir(&self.0);
+        // Profiles are kept there, and are nobody's business but the test's.
+        command.env("XDG_CONFIG_HOME", self.path("config"));
         command
     }
 

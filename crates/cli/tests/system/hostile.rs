@@ -373,3 +373,52 @@ async fn texts_that_are_none_break_nothing_on_sqlite() {
 async fn texts_that_are_none_break_nothing_on_postgres() {
     odd_texts_on(&House::on_postgres()).await;
 }
+
+/// Ways out of a folder, as names of things.
+const WAYS_OUT: [&str; 12] = [
+    "../../etc/passwd",
+    "/etc/passwd",
+    "a/../../../etc/passwd",
+    "..",
+    "./.",
+    "a//b",
+    "..%2f..%2fetc%2fpasswd",
+    "%2e%2e/%2e%2e/etc/passwd",
+    "..\\..\\windows\\win.ini",
+    "file:///etc/passwd",
+    "/proc/self/environ",
+    "CON",
+];
+
+/// Nothing that a client names is ever a file of the server.
+#[tokio::test(flavor = "multi_thread")]
+async fn names_that_look_like_files_lead_to_none() {
+    let house = House::on_sqlite();
+    let server = house.server();
+    let leads_nowhere = |what: &str, said: &str| {
+        let status = status_of(said);
+        assert!((400..500).contains(&status), "{what}: {said}");
+        for leak in ["root:", "PATH=", "HOME="] {
+            assert!(!said.contains(leak), "{what}: {said}");
+        }
+    };
+    for name in WAYS_OUT {
+        for path in ["/api/execute", "/api/catalog/resource"] {
+            let (_, said) = post(&server, path, &json!({ "path": name })).await;
+            leads_nowhere(name, &said);
+        }
+        let encoded = name.replace('%', "%25").replace('\\', "%5C");
+        for line in [
+            format!("GET /api/catalog/playbook/content?playbook_id={encoded}"),
+            format!("GET /api/result/resolve?ref={encoded}"),
+            format!("GET /api/result/resolve?ref=noetl://result/{encoded}"),
+            format!("GET /api/credentials/{encoded}"),
+            format!("GET /api/executions/{encoded}"),
+            format!("GET /{encoded}"),
+        ] {
+            let said = said(&server, &request(line.as_bytes(), b"")).await;
+            leads_nowhere(&line, &said);
+        }
+    }
+    is_well(&server).await;
+}

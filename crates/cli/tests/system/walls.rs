@@ -118,6 +118,7 @@ impl Prison {
             is_offline,
             launcher: Some(env!("CARGO_BIN_EXE_noetl").into()),
             hidden: vec![data],
+            writable: vec![],
         };
         let mut settings = Settings {
             sandbox: sandbox.clone(),
@@ -288,6 +289,33 @@ async fn probe(mode: SandboxMode, is_offline: bool, tail: u32) {
     }
     let left = fs::read_dir(prison.settings.scratch.as_ref().unwrap()).unwrap();
     assert_eq!(left.count(), 0, "private folders go away");
+}
+
+#[tokio::test]
+async fn what_the_operator_names_can_be_written_to() {
+    let mut prison = Prison::new(SandboxMode::BestEffort, false);
+    let beside = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let temporary = tempfile::tempdir().unwrap();
+    let other = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let named = [beside.path(), temporary.path()];
+    prison.settings.sandbox.writable = named.map(Path::to_owned).to_vec();
+    let is_closed = !missing(&prison.settings.sandbox)
+        .await
+        .contains(&Wall::ReadOnlyRoot);
+    for folder in named {
+        let file = folder.join("kept");
+        let wrote = prison
+            .shell(&format!("echo here > {}", file.display()))
+            .await;
+        assert!(wrote.error.is_none(), "{:?}", wrote.error);
+        assert_eq!(fs::read_to_string(file).unwrap(), "here\n");
+    }
+    let file = other.path().join("kept");
+    let wrote = prison
+        .shell(&format!("echo here > {}", file.display()))
+        .await;
+    assert_eq!(wrote.error.is_some(), is_closed);
+    assert_eq!(file.exists(), !is_closed);
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 //! the platform's.
 
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 
@@ -48,10 +49,14 @@ fn private() -> Result<(), String> {
 /// Raises the wall around the files.
 pub(super) fn raise(order: &Order) -> Result<(), String> {
     private()?;
-    // The private folder is usually in a temporary one, which is about to be covered.
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
-    let folder =
-        open_tree(CWD, &order.private, flags).map_err(|error| told(&order.private, &error))?;
+    // The private folder is usually in a temporary one, which is about to be covered; so may be what
+    // the operator names.
+    let folder = taken(&order.private)?;
+    let writable: Vec<_> = order
+        .writable
+        .iter()
+        .map(|path| taken(path).map(|tree| (path, tree)))
+        .collect();
     // What fails here is told in the end: the folder has to come back in any case, since a task
     // without this wall still has to work.
     let mut done = Ok(());
@@ -62,11 +67,24 @@ pub(super) fn raise(order: &Order) -> Result<(), String> {
     for path in sockets.chain(order.hidden.iter().cloned()) {
         done = done.and(hide(&path));
     }
-    fs::create_dir_all(&order.private).map_err(|error| told(&order.private, &error))?;
-    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-    move_mount(&folder, "", CWD, &order.private, flags)
-        .map_err(|error| told(&order.private, &error))?;
+    for taken in writable {
+        done = done.and(taken.and_then(|(path, tree)| put(&tree, path)));
+    }
+    put(&folder, &order.private)?;
     done.and(close_all(order))
+}
+
+/// A folder as it is, whatever covers its place later.
+fn taken(path: &Path) -> Result<OwnedFd, String> {
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    open_tree(CWD, path, flags).map_err(|error| told(path, &error))
+}
+
+/// Puts it in its place again.
+fn put(tree: &OwnedFd, path: &Path) -> Result<(), String> {
+    fs::create_dir_all(path).map_err(|error| told(path, &error))?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    move_mount(tree, "", CWD, path, flags).map_err(|error| told(path, &error))
 }
 
 fn told(path: &Path, error: &dyn std::fmt::Display) -> String {
@@ -104,7 +122,9 @@ fn close_all(order: &Order) -> Result<(), String> {
             continue;
         };
         let path = unescaped(path);
-        let is_own = path == order.private || TEMPORARY.iter().any(|own| path == Path::new(own));
+        let is_own = path == order.private
+            || order.writable.contains(&path)
+            || TEMPORARY.iter().any(|own| path == Path::new(own));
         let is_closed = options.split(',').any(|option| option == "ro");
         if is_own || is_closed {
             continue;

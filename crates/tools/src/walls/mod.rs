@@ -56,8 +56,8 @@ pub enum Wall {
     IpcNamespace,
     /// The task has no network, where the operator turned it off.
     NoNetwork,
-    /// Only the private folder and private temporary folders can be written to, and the files of
-    /// the platform are not there.
+    /// Only the private folder, private temporary folders and what the operator names can be written
+    /// to, and the files of the platform are not there.
     ReadOnlyRoot,
     /// No program gives the task a privilege.
     NoNewPrivileges,
@@ -156,6 +156,8 @@ pub struct Sandbox {
     pub launcher: Option<PathBuf>,
     /// Files and folders of the platform, which tasks do not see.
     pub hidden: Vec<PathBuf>,
+    /// Folders that tasks may write to besides their own.
+    pub writable: Vec<PathBuf>,
 }
 
 /// What the launcher is to do.
@@ -171,6 +173,8 @@ struct Order {
     cwd: PathBuf,
     /// Files and folders that are not to be seen.
     hidden: Vec<PathBuf>,
+    /// Folders that can be written to.
+    writable: Vec<PathBuf>,
     /// Whether the walls that stand are told instead of starting a program.
     probe: bool,
 }
@@ -210,6 +214,7 @@ pub(crate) fn walled(
         private: private.to_owned(),
         cwd: cwd.to_owned(),
         hidden: sandbox.hidden.clone(),
+        writable: sandbox.writable.clone(),
         probe: false,
     };
     let order = serde_json::to_string(&order).map_err(|error| refused(&error.to_string()))?;

@@ -53,6 +53,7 @@ async fn asked(sandbox: &Sandbox) -> Result<Vec<Missing>, String> {
         offline: sandbox.is_offline,
         private: folder.path().to_owned(),
         cwd: folder.path().to_owned(),
+        writable: sandbox.writable.clone(),
         hidden: sandbox.hidden.clone(),
         probe: true,
     };
