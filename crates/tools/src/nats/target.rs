@@ -160,7 +160,7 @@ mod tests {
         let settings = Settings {
             nats: Some(NatsSettings {
                 url: "nats://a:1, nats://b:2".into(),
-                user: Some(("house".into(), "hidden".into())),
+                user: Some(("house".into(), "hunter22".into())),
                 token: None,
             }),
             ..Settings::default()
@@ -171,13 +171,13 @@ mod tests {
         };
         let own = read(r#"{"auth": {"type": "nats", "user": "somebody"}}"#);
         assert_eq!((own.host.as_str(), own.port), ("a", 1));
-        assert_eq!(own.user, Some(("house".into(), "hidden".into())));
+        assert_eq!(own.user, Some(("house".into(), "hunter22".into())));
         assert!(own.is_of_operator);
         // A server that the task names is told nothing of the operator, even if it is the same one.
         let named = read(r#"{"url": "nats://a:1"}"#);
         assert_eq!((named.user, named.token), (None, None));
         assert!(!named.is_of_operator);
-        assert!(!format!("{settings:?}").contains("hidden"));
+        assert!(!format!("{settings:?}").contains("hunter22"));
     }
 
     #[test]
