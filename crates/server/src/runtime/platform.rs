@@ -165,6 +165,12 @@ impl Runtime {
     /// does: they name the same run before it. After one that failed there is a breath.
     async fn launch_next(&self, path: &str) -> Result<(), RuntimeError> {
         let before = self.newest(path, None).await?;
+        // Another server was faster since somebody looked for an open one; nothing comes after that.
+        if let Some(before) = &before
+            && !before.view.status.is_terminal()
+        {
+            return Ok(());
+        }
         if let Some(before) = &before
             && before.view.status == ExecutionStatus::Failed
             && let Some(ended_at) = before.view.ended_at
@@ -271,6 +277,8 @@ mod tests {
                 servers[2].launch_next(PROJECTOR),
             );
             first.and(second).and(third).unwrap();
+            // Nor does who comes late.
+            servers[2].launch_next(PROJECTOR).await.unwrap();
             let runs = runs(&servers[0], PROJECTOR).await;
             assert_eq!(runs.len(), round);
             assert!(servers[0].is_running(PROJECTOR).await.unwrap());
