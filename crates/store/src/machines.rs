@@ -79,7 +79,13 @@ impl Machines {
             return Err(MachineRefused::Lost);
         };
         machine.lease_until = renewal.lease_until;
-        machine.high_water = machine.high_water.max(renewal.high_water);
+        if renewal.gives_back {
+            // A renewal that comes late finds its epoch gone.
+            machine.epoch = machine.epoch.saturating_add(1);
+            machine.high_water = renewal.high_water;
+        } else {
+            machine.high_water = machine.high_water.max(renewal.high_water);
+        }
         Ok(machine.lease(renewal.machine_id))
     }
 }

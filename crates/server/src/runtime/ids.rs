@@ -2,7 +2,8 @@
 //!
 //! The store leases the machine id. A process that cannot renew in time makes no more ids, since
 //! another one may have the machine id by then; and the mark that it leaves behind at each renewal
-//! lies above all ids that it can make until the next one.
+//! lies above all ids that it can make until the next one. Who was asleep so long that another process
+//! has the machine id takes a new one.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,11 +21,29 @@ pub(crate) const RENEW_EVERY: Millis = Millis::from_secs(10);
 /// Makes the ids of this process.
 pub(crate) struct Ids {
     store: Arc<dyn Store>,
-    machine_id: MachineId,
-    epoch: u64,
-    generator: Mutex<IdGenerator>,
+    /// Who leases, and the one machine id that it wants, where that is not all the same.
+    owner: Text,
+    wanted: Option<MachineId>,
+    held: Mutex<Held>,
     /// Until when ids may be made, in microseconds.
     usable_until: AtomicI64,
+}
+
+/// A machine id, and the ids that are made under it.
+struct Held {
+    machine_id: MachineId,
+    epoch: u64,
+    generator: IdGenerator,
+}
+
+impl Held {
+    fn of(lease: &MachineLease) -> Self {
+        Self {
+            machine_id: lease.machine_id,
+            epoch: lease.epoch,
+            generator: IdGenerator::new(lease.machine_id, lease.high_water),
+        }
+    }
 }
 
 /// Why no id can be made now.
@@ -45,23 +64,16 @@ impl Ids {
         wanted: Option<MachineId>,
         now: Timestamp,
     ) -> Result<Self, MachineRefused> {
-        let lease_until = now.saturating_add(LEASE);
-        let request = MachineRequest {
-            owner,
-            wanted,
-            now,
-            lease_until,
-        };
-        let lease = store.lease_machine(request).await?;
+        let lease = leased(&store, &owner, wanted, now).await?;
         let ids = Self {
             store,
-            machine_id: lease.machine_id,
-            epoch: lease.epoch,
-            generator: Mutex::new(IdGenerator::new(lease.machine_id, lease.high_water)),
+            owner,
+            wanted,
+            held: Mutex::new(Held::of(&lease)),
             usable_until: AtomicI64::new(0),
         };
         // The mark is set before the first id is made.
-        ids.renew(now).await?;
+        ids.keep(now).await?;
         Ok(ids)
     }
 
@@ -69,29 +81,47 @@ impl Ids {
     pub(crate) fn none(store: Arc<dyn Store>) -> Self {
         Self {
             store,
-            machine_id: MachineId::MIN,
-            epoch: 0,
-            generator: Mutex::new(IdGenerator::new(MachineId::MIN, HighWater::NONE)),
+            owner: Text::default(),
+            wanted: None,
+            held: Mutex::new(Held {
+                machine_id: MachineId::MIN,
+                epoch: 0,
+                generator: IdGenerator::new(MachineId::MIN, HighWater::NONE),
+            }),
             usable_until: AtomicI64::new(0),
         }
     }
 
+    /// Keeps the machine id, or takes another one where somebody else has it by now.
+    pub(crate) async fn renew(&self, now: Timestamp) -> Result<(), MachineRefused> {
+        match self.keep(now).await {
+            Err(MachineRefused::Lost) => {}
+            kept => return kept,
+        }
+        self.usable_until.store(0, Ordering::Release);
+        let lease = leased(&self.store, &self.owner, self.wanted, now).await?;
+        let (machine_id, before) = (lease.machine_id, self.held().machine_id);
+        *self.held() = Held::of(&lease);
+        self.keep(now).await?;
+        tracing::warn!(%before, %machine_id, "the machine id was lost to another process; a new one is taken");
+        Ok(())
+    }
+
     /// Keeps the machine id, and moves the mark above what may be made until the next renewal.
-    pub(crate) async fn renew(&self, now: Timestamp) -> Result<MachineLease, MachineRefused> {
+    async fn keep(&self, now: Timestamp) -> Result<(), MachineRefused> {
         let lease_until = now.saturating_add(LEASE);
-        let lease = self
-            .renewal(lease_until, mark(self.machine_id, lease_until))
-            .await?;
+        let mark = mark(self.held().machine_id, lease_until);
+        self.renewal(lease_until, mark, false).await?;
         self.usable_until
             .store(lease_until.as_micros(), Ordering::Release);
-        Ok(lease)
+        Ok(())
     }
 
     /// Gives the machine id back.
     pub(crate) async fn give_back(&self, now: Timestamp) {
         self.usable_until.store(0, Ordering::Release);
-        let high_water = self.generator().high_water();
-        if let Err(refused) = self.renewal(now, high_water).await {
+        let high_water = self.held().generator.high_water();
+        if let Err(refused) = self.renewal(now, high_water, true).await {
             tracing::debug!(%refused, "the machine id was not given back");
         }
     }
@@ -100,12 +130,17 @@ impl Ids {
         &self,
         lease_until: Timestamp,
         high_water: HighWater,
+        gives_back: bool,
     ) -> Result<MachineLease, MachineRefused> {
-        let renewal = MachineRenewal {
-            machine_id: self.machine_id,
-            epoch: self.epoch,
-            high_water,
-            lease_until,
+        let renewal = {
+            let held = self.held();
+            MachineRenewal {
+                machine_id: held.machine_id,
+                epoch: held.epoch,
+                high_water,
+                lease_until,
+                gives_back,
+            }
         };
         self.store.renew_machine(renewal).await
     }
@@ -121,10 +156,12 @@ impl Ids {
         now: Timestamp,
         make: impl FnOnce(&mut IdGenerator) -> R,
     ) -> Result<R, NoIds> {
+        // Looked at under the lock: a machine id that is lost is not used while another one is taken.
+        let mut held = self.held();
         if !self.is_usable(now) {
             return Err(NoIds::LeaseOver);
         }
-        Ok(make(&mut self.generator()))
+        Ok(make(&mut held.generator))
     }
 
     /// Makes one id.
@@ -132,12 +169,25 @@ impl Ids {
         Ok(self.with(now, |generator| generator.mint(now.as_unix_ms()))??)
     }
 
-    fn generator(&self) -> MutexGuard<'_, IdGenerator> {
+    fn held(&self) -> MutexGuard<'_, Held> {
         // A generator is whole between any two of its steps.
-        self.generator
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+async fn leased(
+    store: &Arc<dyn Store>,
+    owner: &Text,
+    wanted: Option<MachineId>,
+    now: Timestamp,
+) -> Result<MachineLease, MachineRefused> {
+    let request = MachineRequest {
+        owner: owner.clone(),
+        wanted,
+        now,
+        lease_until: now.saturating_add(LEASE),
+    };
+    store.lease_machine(request).await
 }
 
 /// Above every id that this machine makes before a time.
@@ -147,4 +197,63 @@ fn mark(machine_id: MachineId, time: Timestamp) -> HighWater {
     generator
         .next(latest.as_unix_ms())
         .map_or(HighWater::NONE, |id| HighWater::new(id.get()))
+}
+
+#[cfg(test)]
+mod tests {
+    use noetl_store::MemoryStore;
+    use noetl_types::EventId;
+
+    use super::*;
+
+    fn at(seconds: i64) -> Timestamp {
+        let noon = Timestamp::parse("2026-11-16T12:00:00Z").unwrap();
+        noon.saturating_add(Millis::from_secs(u64::try_from(seconds).unwrap()))
+    }
+
+    async fn ids(store: &Arc<dyn Store>, owner: &str, now: Timestamp) -> Ids {
+        let leased = Ids::lease(Arc::clone(store), owner.into(), None, now);
+        leased.await.unwrap()
+    }
+
+    /// A server that was frozen for longer than its lease, while another one began.
+    #[tokio::test]
+    async fn who_lost_its_machine_id_takes_another_one() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let frozen = ids(&store, "frozen", at(0)).await;
+        let before: EventId = frozen.mint(at(1)).unwrap();
+        let taken = Some(frozen.held().machine_id);
+        let leased = Ids::lease(Arc::clone(&store), "other".into(), taken, at(40));
+        let other = leased.await.unwrap();
+        let theirs: EventId = other.mint(at(41)).unwrap();
+        assert_eq!(frozen.mint::<EventId>(at(41)), Err(NoIds::LeaseOver));
+        frozen.renew(at(41)).await.unwrap();
+        assert_ne!(other.held().machine_id, frozen.held().machine_id);
+        let after: EventId = frozen.mint(at(41)).unwrap();
+        assert!(before < after && after != theirs);
+        // Both keep what they have.
+        frozen.renew(at(51)).await.unwrap();
+        other.renew(at(51)).await.unwrap();
+        assert_ne!(other.held().machine_id, frozen.held().machine_id);
+    }
+
+    /// Who may have one machine id only waits for it.
+    #[tokio::test]
+    async fn who_wants_one_machine_id_gets_no_other() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let wanted = Some(MachineId::MIN);
+        let leased = Ids::lease(Arc::clone(&store), "frozen".into(), wanted, at(0));
+        let frozen = leased.await.unwrap();
+        let leased = Ids::lease(Arc::clone(&store), "other".into(), wanted, at(40));
+        let other = leased.await.unwrap();
+        let refused = frozen.renew(at(41)).await;
+        assert!(
+            matches!(refused, Err(MachineRefused::Taken { .. })),
+            "{refused:?}"
+        );
+        assert_eq!(frozen.mint::<EventId>(at(41)), Err(NoIds::LeaseOver));
+        other.give_back(at(42)).await;
+        frozen.renew(at(43)).await.unwrap();
+        frozen.mint::<EventId>(at(43)).unwrap();
+    }
 }

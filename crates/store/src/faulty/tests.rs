@@ -209,6 +209,7 @@ async fn call_about_the_rest(store: &dyn Store) -> Vec<Result<(), StoreError>> {
         epoch: 9,
         high_water: HighWater::NONE,
         lease_until: now,
+        gives_back: false,
     };
     let definitions = CatalogFilter {
         tenant_id: tenant.clone(),

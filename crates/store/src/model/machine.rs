@@ -36,10 +36,14 @@ pub struct MachineRenewal {
     pub machine_id: MachineId,
     /// The epoch of the lease.
     pub epoch: u64,
-    /// The mark below which all ids lie that are made until the next renewal; it never sinks.
+    /// The mark below which all ids lie that are made until the next renewal; it never sinks while
+    /// the lease goes on.
     pub high_water: HighWater,
-    /// Until when; a time that has passed gives the id back.
+    /// Until when.
     pub lease_until: Timestamp,
+    /// No id is made under this lease any more: its epoch ends, and the mark is the last id made, so
+    /// that the next one to have the machine id need not wait for the clock to pass a mark set ahead.
+    pub gives_back: bool,
 }
 
 /// Why there is no machine id to have.

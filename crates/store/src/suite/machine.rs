@@ -51,6 +51,7 @@ pub(crate) async fn a_lapsed_id_is_taken_over(bench: &Bench) {
         epoch,
         high_water: HighWater::new(mark),
         lease_until: at(until),
+        gives_back: false,
     };
     store
         .renew_machine(renewal(1, 500, "12:02:00"))
@@ -85,6 +86,35 @@ pub(crate) async fn a_lapsed_id_is_taken_over(bench: &Bench) {
     assert_eq!(kept.high_water, HighWater::new(600));
 }
 
+/// Who begins again right after a stop makes ids at once, and what was on its way finds no lease.
+pub(crate) async fn an_id_that_is_given_back(bench: &Bench) {
+    let store = &*bench.store;
+    let first = store
+        .lease_machine(request("a", "12:00:00", "12:01:00"))
+        .await
+        .unwrap();
+    let renewal = |mark, until, gives_back| MachineRenewal {
+        machine_id: first.machine_id,
+        epoch: first.epoch,
+        high_water: HighWater::new(mark),
+        lease_until: at(until),
+        gives_back,
+    };
+    let ahead = renewal(900, "12:01:00", false);
+    store.renew_machine(ahead).await.unwrap();
+    let back = renewal(450, "12:00:10", true);
+    store.renew_machine(back).await.unwrap();
+    let late = store.renew_machine(ahead).await;
+    assert_eq!(late, Err(MachineRefused::Lost));
+    let again = MachineRequest {
+        wanted: Some(first.machine_id),
+        ..request("a", "12:00:11", "12:02:00")
+    };
+    let second = store.lease_machine(again).await.unwrap();
+    assert_eq!(second.high_water, HighWater::new(450));
+    assert!(second.epoch > first.epoch);
+}
+
 pub(crate) async fn a_wanted_id(bench: &Bench) {
     let store = &*bench.store;
     let unknown = MachineRenewal {
@@ -92,6 +122,7 @@ pub(crate) async fn a_wanted_id(bench: &Bench) {
         epoch: 1,
         high_water: HighWater::NONE,
         lease_until: at("12:01:00"),
+        gives_back: false,
     };
     assert_eq!(
         store.renew_machine(unknown).await,
