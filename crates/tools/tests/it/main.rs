@@ -10,6 +10,7 @@
 mod container;
 mod database;
 mod http;
+mod interpreters;
 mod mcp;
 mod nats;
 mod platform;
