@@ -25,10 +25,10 @@ pub enum TlsError {
     #[error("'{0}' cannot be the host of a certificate")]
     Host(String),
     /// A text without a usable certificate.
-    #[error("'sslrootcert' holds no certificate that can be used: {0}")]
+    #[error("the file of authorities (sslrootcert) holds no certificate that can be used: {0}")]
     Roots(String),
     /// A connection string that cannot be read.
-    #[error("'connection_string' cannot be read: {0}")]
+    #[error("the connection string cannot be read: {0}")]
     Address(String),
     /// The machine has no authorities that can be used, or the like.
     #[error("TLS cannot be set up: {0}")]
