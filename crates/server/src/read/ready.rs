@@ -14,6 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Walls that are told; what workers say of them is theirs to say.
 const MOST_WALLS: usize = 32;
+const LONGEST_WALL: usize = 300;
 
 impl Runtime {
     /// Looks at what no request can do without.
@@ -66,7 +67,8 @@ impl Runtime {
                 .and_then(|told| told.get("sandbox"));
             let missing = sandbox.and_then(|told| told.get("missing")?.as_list());
             let missing = missing.unwrap_or_default().iter().filter_map(Json::as_str);
-            found.extend(missing.map(Text::from));
+            let short = missing.filter(|wall| wall.len() <= LONGEST_WALL);
+            found.extend(short.map(Text::from));
         }
         Ok(found.into_iter().take(MOST_WALLS).collect())
     }

@@ -294,6 +294,39 @@ async fn a_large_result_is_shown_and_resolved() {
     }
 }
 
+/// What workers could not raise is told to those who are known, and to no stranger.
+#[tokio::test]
+async fn walls_that_do_not_stand_are_told() {
+    let house = house().await;
+    let worker = |name: &str, missing: &[&str]| {
+        json!({
+            "name": name, "component_type": "worker_pool", "runtime": "rust", "status": "ready",
+            "capabilities": { "sandbox": { "mode": "best_effort", "missing": missing } },
+        })
+    };
+    let long = "x".repeat(301);
+    for (name, missing) in [
+        ("w1", &["seccomp (refused)"][..]),
+        (
+            "w2",
+            &["seccomp (refused)", "a pid namespace (refused)", &long],
+        ),
+        ("w3", &[]),
+    ] {
+        let known = house
+            .post("/api/worker/pool/register", worker(name, missing))
+            .await;
+        assert_eq!(known.status, 200, "{}", known.text);
+    }
+    let ready = house.get("/readyz").await;
+    let told = json!(["a pid namespace (refused)", "seccomp (refused)"]);
+    assert_eq!((ready.status, ready.at("/walls")), (200, told));
+    let stranger = std::net::SocketAddr::from(([10, 0, 0, 7], 1));
+    let probe = super::request(axum::http::Method::GET, "/readyz", "");
+    let ready = house.send_from(stranger, probe).await;
+    assert_eq!(ready.json().get("walls"), None::<&Value>);
+}
+
 #[tokio::test]
 async fn a_store_that_fails_is_told_without_its_words() {
     let broken = |method| match method {
