@@ -107,7 +107,7 @@ fn getting_started() -> String {
            noetl check examples/                 find the mistakes in playbooks\n  \
            noetl graph examples/hello.yaml       see what leads where\n  \
            noetl explain NP201                   learn what a message means\n  \
-           noetl replay ID --at-seq 12           see a run as it was\n  \
+           noetl replay last --at-seq 12         see a run as it was\n  \
            noetl schema > playbook.schema.json   completion and checks while you type\n  \
            noetl dev                             a server and a worker, to develop with\n  \
            noetl catalog register flow.yaml      hand a playbook to a server\n  \

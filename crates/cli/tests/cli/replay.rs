@@ -118,6 +118,10 @@ fn a_run_from_its_database_and_from_a_server() {
     let file = folder.path("data/noetl.db").display().to_string();
     let named = folder.run(&["replay", &id, "--store", &file, "-o", "json"]);
     assert_eq!(named.out, usual.out);
+    for run in ["last", &id[4..]] {
+        let found = folder.run(&["replay", run, "--store", &file, "-o", "json"]);
+        assert_eq!(found.out, usual.out, "{run}: {}", found.shown());
+    }
     let people = folder.run(&["replay", &id, "--store", &file]);
     assert!(
         people
@@ -131,6 +135,8 @@ fn a_run_from_its_database_and_from_a_server() {
     let there = folder.run(&["replay", &id, "--server", &url, "-o", "json"]);
     assert_eq!(there.code, 0, "{}", there.shown());
     assert_eq!(checksum(&there.out), checksum(&usual.out));
+    let last = folder.run(&["replay", "last", "--server", &url, "-o", "json"]);
+    assert_eq!(checksum(&last.out), checksum(&usual.out));
     let unknown = folder.run(&["replay", "77", "--server", &url]);
     assert_eq!(unknown.code, 3, "{}", unknown.shown());
     // By a profile, and with the token of the environment, as other commands do.

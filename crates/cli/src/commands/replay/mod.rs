@@ -5,18 +5,20 @@ mod source;
 
 use std::io::Write as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args, ValueHint};
 use noetl_api::replay::{Cut, ReplayAnswer, ReplayQuery};
 use noetl_types::replay::Projection;
 use noetl_types::{EventId, ExecutionId, Json, Timestamp};
 
+use super::runs::find;
 use crate::config::Config;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::io::Io;
 use crate::render::result::{Form, render};
-use crate::roles;
+use crate::roles::{self, Host};
 use source::Source;
 
 /// Show a run as it was at any moment of it
@@ -29,7 +31,7 @@ use source::Source;
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  noetl replay 559312345678901234                       the run as it is now
+  noetl replay last                                     the newest run as it is now
   noetl replay 559312345678901234 --at-seq 12           after its first twelve events
   noetl replay 559312345678901234 --at-time 2026-11-16T09:30:00Z
   noetl replay 559312345678901234 -o json | jq .checksum
@@ -41,9 +43,9 @@ Exit codes:
     2  the command line is wrong
     3  the run, the event or the file was not found")]
 pub(crate) struct ReplayArgs {
-    /// The run
-    #[arg(value_name = "ID", required_unless_present = "log")]
-    id: Option<ExecutionId>,
+    /// The run: its id, a part of its id, or last; of a log, the id
+    #[arg(value_name = "RUN", required_unless_present = "log")]
+    run: Option<String>,
     /// Stop at this event
     #[arg(long, value_name = "ID", conflicts_with_all = ["at_seq", "at_time"])]
     at_event: Option<EventId>,
@@ -88,24 +90,23 @@ pub(crate) fn run(args: &ReplayArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
     let threads = roles::threads(&config, 2)?;
     let answer = match source::of(args, &config, io)? {
         Source::Log(origin) => {
-            let folded = source::fold_log(&origin, args.id, args.cut(), io)?;
+            let folded = source::fold_log(&origin, args.id_in_log()?, args.cut(), io)?;
             let answer = noetl_server::replay::answer(folded, args.projection);
             threads.block_on(answer).map_err(source::refused)?
         }
-        Source::Server(client) => {
-            let query = args.query()?;
-            threads
-                .block_on(client.replay_state(&query))
-                .map_err(roles::HostError::from)?
-        }
-        Source::File(reader) => {
-            let query = args.query()?;
-            let answer = async {
-                let folded = noetl_server::replay::replay(&reader, &query).await?;
-                noetl_server::replay::answer(folded, query.projection).await
-            };
-            threads.block_on(answer).map_err(source::refused)?
-        }
+        Source::Server(client) => threads.block_on(async {
+            let query = args.query(&Host::There(client.clone())).await?;
+            let answer = client.replay_state(&query).await;
+            Ok::<_, Error>(answer.map_err(roles::HostError::from)?)
+        })?,
+        Source::File(store) => threads.block_on(async {
+            let reader = roles::reading_runtime(Arc::clone(&store), &config)?;
+            let query = args.query(&Host::Here(reader)).await?;
+            let folded = noetl_server::replay::replay(&*store, &query).await;
+            let folded = folded.map_err(source::refused)?;
+            let answer = noetl_server::replay::answer(folded, query.projection).await;
+            answer.map_err(source::refused)
+        })?,
     };
     write(&answer, args.output, io)?;
     Ok(Exit::Ok)
@@ -135,15 +136,22 @@ impl ReplayArgs {
         }
     }
 
-    fn query(&self) -> Result<ReplayQuery, Error> {
-        // The command line wants an id unless there is a log, which is no question to ask of others.
-        let id = self.id.ok_or(Error::NothingFound {
-            paths: "nothing".to_owned(),
-        })?;
+    /// The run of a log, which has to be named by its id where it is named: there is nobody to ask.
+    fn id_in_log(&self) -> Result<Option<ExecutionId>, Error> {
+        let named = self.run.as_ref().map(|text| {
+            let bad = |_| Error::BadRun { text: text.clone() };
+            text.parse().map_err(bad)
+        });
+        named.transpose()
+    }
+
+    async fn query(&self, host: &Host) -> Result<ReplayQuery, Error> {
+        // The command line wants a run unless there is a log, which is no question to ask of others.
+        let run = self.run.as_deref().unwrap_or_default();
         Ok(ReplayQuery {
             cut: self.cut(),
             projection: self.projection,
-            ..ReplayQuery::new(id)
+            ..ReplayQuery::new(find(host, run).await?)
         })
     }
 }

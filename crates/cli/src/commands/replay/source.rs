@@ -3,14 +3,15 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
+use std::sync::Arc;
 
 use noetl_api::Client;
 use noetl_api::replay::{Cut, LEAST_EVENT_ID};
 use noetl_engine::replay::{InOrder, LogReader, ReplayState};
 use noetl_server::RuntimeError;
 use noetl_server::replay::Folded;
-use noetl_store::SqliteStore;
 use noetl_store::sqlite::SqliteOptions;
+use noetl_store::{SqliteStore, Store};
 use noetl_types::{EventRecord, ExecutionId, OrganizationId, TenantId};
 
 use super::ReplayArgs;
@@ -30,7 +31,7 @@ pub(super) enum Source {
     /// A server.
     Server(Client),
     /// A database that is only looked at.
-    File(SqliteStore),
+    File(Arc<dyn Store>),
     /// A text.
     Log(Origin),
 }
@@ -69,7 +70,7 @@ fn open(file: &Path) -> Result<Source, Error> {
     }
     let reader = SqliteStore::open_to_read(&SqliteOptions::new(&file));
     let reader = reader.map_err(|source| StartError::File { path, source })?;
-    Ok(Source::File(reader))
+    Ok(Source::File(Arc::new(reader)))
 }
 
 pub(super) fn refused(error: RuntimeError) -> Error {
