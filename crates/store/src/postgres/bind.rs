@@ -87,8 +87,9 @@ impl<'a> FromSql<'a> for Cell {
         Ok(Self::Null)
     }
 
-    fn accepts(ty: &Type) -> bool {
-        <Self as ToSql>::accepts(ty) || *ty == Type::JSON
+    /// Told by the reading itself, which looks at the type anyway: this is asked for every cell.
+    fn accepts(_: &Type) -> bool {
+        true
     }
 }
 

@@ -12,7 +12,7 @@ use super::{partition, stream};
 use crate::error::StoreError;
 use crate::migration::{Migration, pending};
 
-static MIGRATIONS: [Migration; 6] = [
+static MIGRATIONS: [Migration; 7] = [
     Migration {
         version: 1,
         name: "tables",
@@ -42,6 +42,11 @@ static MIGRATIONS: [Migration; 6] = [
         version: 6,
         name: "credentials",
         sql: include_str!("migrations/0006_credentials.sql"),
+    },
+    Migration {
+        version: 7,
+        name: "outbox_bytes",
+        sql: include_str!("migrations/0007_outbox_bytes.sql"),
     },
 ];
 

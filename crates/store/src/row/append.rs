@@ -207,7 +207,7 @@ impl Rows {
         let now = sealed.append.now;
         Self {
             bytes: size(&events) + size(&issued) + size(&results) + size(&cached),
-            outbox: outbox_rows(&sealed),
+            outbox: outbox_rows(&sealed, &events),
             waits: wait_rows(&mut sealed),
             errands: errand_rows(&sealed),
             slots: slot_rows(

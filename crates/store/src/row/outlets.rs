@@ -34,6 +34,7 @@ pub(crate) static NEW_OUTBOX: Table = Table {
         ("message", Kind::Text),
         ("subject", Kind::Text),
         ("available_at", Kind::Time),
+        ("bytes", Kind::Int),
     ],
 };
 
@@ -132,9 +133,13 @@ impl FromCell for LogEpoch {
     }
 }
 
-/// The rows of an append that asks for them.
-pub(super) fn outbox_rows(sealed: &Sealed) -> Vec<Vec<Cell>> {
-    let row = |event: &SealedEvent| {
+/// About how many bytes a message has besides what its event says.
+const ENVELOPE: usize = 1024;
+
+/// The rows of an append that asks for them, each with the size of its message: a claim is bounded
+/// without looking at a single event then.
+pub(super) fn outbox_rows(sealed: &Sealed, events: &[Vec<Cell>]) -> Vec<Vec<Cell>> {
+    let row = |(event, cells): (&SealedEvent, &Vec<Cell>)| {
         let record = &event.record;
         let said = &record.event;
         let message = format!("{}:{}", said.execution_id, record.seq);
@@ -144,9 +149,12 @@ pub(super) fn outbox_rows(sealed: &Sealed) -> Vec<Vec<Cell>> {
             *message,
             subject(&said.tenant_id, &said.event_type),
             record.ingest_time,
+            i64::try_from(cells.iter().map(Cell::bytes_about).sum::<usize>() + ENVELOPE)
+                .unwrap_or(i64::MAX),
         ]
     };
-    let events = sealed.events.iter().filter(|_| sealed.append.outbox);
+    let events = sealed.events.iter().zip(events);
+    let events = events.filter(|_| sealed.append.outbox);
     events.map(row).collect()
 }
 

@@ -1,7 +1,7 @@
 //! Cells and errors in the terms of SQLite.
 
 use noetl_types::Timestamp;
-use rusqlite::types::{FromSql, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
+use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ErrorCode, Params, Row};
 
 use crate::error::StoreError;
@@ -20,15 +20,17 @@ impl ToSql for Cell {
     }
 }
 
-impl FromSql for Cell {
-    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        Ok(match value {
-            ValueRef::Null => Self::Null,
-            ValueRef::Integer(number) => Self::Int(number),
-            ValueRef::Real(number) => Self::Float(number),
-            ValueRef::Text(_) => Self::Text(value.as_str()?.into()),
-            ValueRef::Blob(bytes) => Self::Bytes(bytes.into()),
-        })
+fn cell(value: ValueRef<'_>) -> Cell {
+    match value {
+        ValueRef::Null => Cell::Null,
+        ValueRef::Integer(number) => Cell::Int(number),
+        ValueRef::Real(number) => Cell::Float(number),
+        // What is no text is an empty cell, which its reader refuses.
+        ValueRef::Text(bytes) => match std::str::from_utf8(bytes) {
+            Ok(text) => Cell::Text(text.into()),
+            Err(_) => Cell::Null,
+        },
+        ValueRef::Blob(bytes) => Cell::Bytes(bytes.into()),
     }
 }
 
@@ -36,7 +38,7 @@ impl FromSql for Cell {
 fn cells(row: &Row<'_>) -> Cells {
     let count = row.as_ref().column_count();
     let cells: Vec<_> = (0..count)
-        .map(|place| row.get(place).unwrap_or(Cell::Null))
+        .map(|place| row.get_ref(place).map_or(Cell::Null, cell))
         .collect();
     cells.into_iter()
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use noetl_types::Digest;
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, params};
 
 use super::bind::failure;
@@ -15,7 +16,7 @@ use crate::blobs::Blobs;
 use crate::error::StoreError;
 use crate::migration::{Migration, pending};
 
-static MIGRATIONS: [Migration; 6] = [
+static MIGRATIONS: [Migration; 7] = [
     Migration {
         version: 1,
         name: "tables",
@@ -45,6 +46,11 @@ static MIGRATIONS: [Migration; 6] = [
         version: 6,
         name: "credentials",
         sql: include_str!("migrations/0006_credentials.sql"),
+    },
+    Migration {
+        version: 7,
+        name: "outbox_bytes",
+        sql: include_str!("migrations/0007_outbox_bytes.sql"),
     },
 ];
 
@@ -137,6 +143,11 @@ fn check_library(number: i32, found: &'static str) -> Result<(), OpenError> {
 fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
     let connection = Connection::open_with_flags(path, flags).map_err(failure)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    // Plans that depend on what is bound are made anew each time that a statement comes out of the
+    // cache, which costs more than most of them run.
+    connection
+        .set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
+        .map_err(failure)?;
     connection
         .busy_timeout(std::time::Duration::from_secs(5))
         .map_err(failure)?;

@@ -21,8 +21,8 @@ use crate::row::{
 /// The parameters are what an append says of a row. One that somebody else wrote for the same event
 /// stays.
 const WRITE: &str = "INSERT INTO outbox
-        (execution_id, event_id, message_id, subject, available_at, created_at, updated_at)
-    VALUES (?1, ?2, (SELECT value FROM meta WHERE key = 'log_epoch') || ':' || ?3, ?4, ?5, ?5, ?5)
+        (execution_id, event_id, message_id, subject, available_at, created_at, updated_at, bytes)
+    VALUES (?1, ?2, (SELECT value FROM meta WHERE key = 'log_epoch') || ':' || ?3, ?4, ?5, ?5, ?5, ?6)
     ON CONFLICT (execution_id, event_id) DO NOTHING";
 
 /// Rows whose time has come, and rows whose publisher let its lease run out. The first are many, and

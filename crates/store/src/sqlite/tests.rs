@@ -9,6 +9,7 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
+use super::writer::Durability;
 use super::{SqliteOptions, SqliteStore};
 use crate::suite::fixture::{Run, at, lease_of, one};
 use crate::suite::result::{put, result};
@@ -144,7 +145,7 @@ async fn many_appends_share_few_commits() {
         tokio::spawn(async move {
             store
                 .writer
-                .run(super::Durability::Forgettable, move |_| {
+                .run(Durability::Forgettable, move |_| {
                     begin.send(()).unwrap();
                     // The sender is dropped when everything waits.
                     let _ = receiver.recv();
@@ -176,8 +177,34 @@ async fn many_appends_share_few_commits() {
     assert_eq!(in_file, MIGRATING + commits - 1);
 }
 
+/// A plan that looked at what was bound would be made anew at each use.
+#[tokio::test]
+async fn a_statement_out_of_the_cache_is_not_prepared_again() {
+    let place = Place::new();
+    let store = SqliteStore::open(&place.options()).unwrap();
+    let prepared = store
+        .writer
+        .run(Durability::Synced, |connection| {
+            let sql = "SELECT event.seq FROM outbox LEFT JOIN event
+                ON outbox.payload IS NULL AND event.execution_id = outbox.execution_id
+                    AND event.event_id = outbox.event_id
+                WHERE outbox.outbox_id = ?1";
+            let mut times = 0;
+            for id in 1..=8 {
+                let mut statement = connection.prepare_cached(sql).unwrap();
+                let mut rows = statement.query([id]).unwrap();
+                while rows.next().unwrap().is_some() {}
+                drop(rows);
+                times = statement.get_status(rusqlite::StatementStatus::RePrepare);
+            }
+            Ok(times)
+        })
+        .await;
+    assert_eq!(prepared.unwrap(), 0);
+}
+
 /// Commits that opening a new file takes: one for each migration, and one for their table.
-const MIGRATING: u64 = 7;
+const MIGRATING: u64 = 8;
 
 /// Counts the commits in a write-ahead log that was never restarted.
 fn commits_in_wal(database: &std::path::Path) -> u64 {
@@ -254,7 +281,7 @@ async fn work_that_fails_leaves_nothing_behind() {
     let store = place.store();
     let failed: Result<(), _> = store
         .writer
-        .run(super::Durability::Synced, |connection| {
+        .run(Durability::Synced, |connection| {
             let sql = "INSERT INTO retention_range (lo, hi, dropped_at) VALUES (0, 9, 0)";
             connection.execute(sql, []).unwrap();
             Err(StoreError::retry("on purpose"))
@@ -277,7 +304,7 @@ async fn allow_pages(store: &SqliteStore, more: Option<i64>) {
             .unwrap();
         Ok(())
     };
-    let allowed = store.writer.run(super::Durability::Forgettable, work);
+    let allowed = store.writer.run(Durability::Forgettable, work);
     allowed.await.unwrap();
 }
 

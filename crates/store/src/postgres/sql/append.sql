@@ -273,7 +273,8 @@ BEGIN
     -- A row that somebody else wrote for the same event stays.
     IF cardinality(outgoing) > 0 THEN
         INSERT INTO outbox (
-            execution_id, event_id, message_id, subject, available_at, created_at, updated_at
+            execution_id, event_id, message_id, subject, available_at, created_at, updated_at,
+            bytes
         )
         SELECT
             new_row.execution_id,
@@ -282,7 +283,8 @@ BEGIN
             new_row.subject,
             new_row.available_at,
             new_row.available_at,
-            new_row.available_at
+            new_row.available_at,
+            new_row.bytes
         FROM unnest(outgoing) AS new_row
         WHERE all_in OR new_row.execution_id = ANY (accepted)
         ON CONFLICT (execution_id, event_id) DO NOTHING;
