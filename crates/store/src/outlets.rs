@@ -50,6 +50,9 @@ pub trait Outlets {
     /// Gives dead rows up, so that they count as published; says how many were dead.
     async fn discard_outbox(&self, rows: Vec<OutboxId>, now: Timestamp) -> Result<u64, StoreError>;
 
+    /// How many rows were published before a time.
+    async fn old_outbox(&self, before: Timestamp) -> Result<u64, StoreError>;
+
     /// Forgets rows that were published before a time, the oldest first; says how many there were,
     /// up to the limit.
     async fn purge_outbox(&self, before: Timestamp, limit: PageLimit) -> Result<u64, StoreError>;

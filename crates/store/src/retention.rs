@@ -28,8 +28,12 @@ pub async fn purge(store: &dyn Store, purge: &Purge) -> Result<Purged, StoreErro
             repeat(|limit| store.purge_runtimes(before, limit)).await?
         };
     }
-    if let (Some(before), false) = (purge.outbox_before, purge.dry_run) {
-        purged.outbox = repeat(|limit| store.purge_outbox(before, limit)).await?;
+    if let Some(before) = purge.outbox_before {
+        purged.outbox = if purge.dry_run {
+            store.old_outbox(before).await?
+        } else {
+            repeat(|limit| store.purge_outbox(before, limit)).await?
+        };
     }
     if let Some(before) = purge.events_before {
         purge_events(store, purge, before, &mut purged).await?;

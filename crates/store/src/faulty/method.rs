@@ -129,6 +129,8 @@ pub enum Method {
     ReplayOutbox,
     /// [`crate::Outlets::discard_outbox`]
     DiscardOutbox,
+    /// [`crate::Outlets::old_outbox`]
+    OldOutbox,
     /// [`crate::Outlets::purge_outbox`]
     PurgeOutbox,
     /// [`crate::Outlets::known`]
@@ -265,6 +267,7 @@ impl Method {
         Self::OutboxFacts,
         Self::ReplayOutbox,
         Self::DiscardOutbox,
+        Self::OldOutbox,
         Self::PurgeOutbox,
         Self::Known,
         Self::Quarantine,

@@ -60,6 +60,11 @@ impl<S: Store> Outlets for FaultyStore<S> {
         answer.of(self.inner.discard_outbox(rows, now).await)
     }
 
+    async fn old_outbox(&self, before: Timestamp) -> Result<u64, StoreError> {
+        let answer = self.fault(Method::OldOutbox).await?;
+        answer.of(self.inner.old_outbox(before).await)
+    }
+
     async fn purge_outbox(&self, before: Timestamp, limit: PageLimit) -> Result<u64, StoreError> {
         let answer = self.fault(Method::PurgeOutbox).await?;
         answer.of(self.inner.purge_outbox(before, limit).await)

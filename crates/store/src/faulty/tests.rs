@@ -376,6 +376,7 @@ async fn call_about_the_outbox(store: &dyn Store) -> Vec<Result<(), StoreError>>
         store.outbox_facts().await.map(drop),
         store.replay_outbox(vec![row], now).await.map(drop),
         store.discard_outbox(vec![row], now).await.map(drop),
+        store.old_outbox(now).await.map(drop),
         store.purge_outbox(now, limit).await.map(drop),
         store.known(Vec::new()).await.map(drop),
         store.quarantine(Vec::new()).await,

@@ -118,6 +118,14 @@ impl OutletState {
         self.outbox.len()
     }
 
+    fn published_before(&self, before: Timestamp) -> Vec<(Timestamp, OutboxId)> {
+        let rows = self.outbox.values();
+        rows.filter(|row| row.status == OutboxStatus::Published)
+            .filter_map(|row| Some((row.published_at?, row.outbox_id)))
+            .filter(|(published_at, _)| *published_at < before)
+            .collect()
+    }
+
     fn dead(&mut self, rows: &[OutboxId], change: impl Fn(&mut OutboxRow)) -> u64 {
         let mut changed = 0;
         for id in rows {
@@ -140,6 +148,17 @@ impl OutletState {
         }
         cursor.updated_at = owner.now;
         Some(cursor)
+    }
+}
+
+#[cfg(test)]
+impl MemoryStore {
+    /// Gives a row of the outbox the name that somebody else would give it.
+    pub(super) fn call_row(&self, row: OutboxId, name: &str) {
+        let mut state = self.lock();
+        if let Some(row) = state.outlets.outbox.get_mut(&row) {
+            row.message_id = name.into();
+        }
     }
 }
 
@@ -388,15 +407,13 @@ impl Outlets for MemoryStore {
             .dead(&rows, |row| row.discarded_at = Some(now)))
     }
 
+    async fn old_outbox(&self, before: Timestamp) -> Result<u64, StoreError> {
+        Ok(count(self.lock().outlets.published_before(before).len()))
+    }
+
     async fn purge_outbox(&self, before: Timestamp, limit: PageLimit) -> Result<u64, StoreError> {
         let mut state = self.lock();
-        let rows = state.outlets.outbox.values();
-        let is_old = |row: &&OutboxRow| row.status == OutboxStatus::Published;
-        let mut old: Vec<_> = rows
-            .filter(is_old)
-            .filter_map(|row| Some((row.published_at?, row.outbox_id)))
-            .filter(|(published_at, _)| *published_at < before)
-            .collect();
+        let mut old = state.outlets.published_before(before);
         old.sort();
         old.truncate(many(limit.get()));
         for (_, id) in &old {
@@ -437,12 +454,18 @@ impl Outlets for MemoryStore {
 
     async fn begin_log_epoch(&self) -> Result<LogEpoch, StoreError> {
         let mut state = self.lock();
-        let next = state.outlets.log_epoch.next();
+        let last = state.outlets.log_epoch;
+        let next = last.next();
         state.outlets.log_epoch = next;
-        for row in state.outlets.outbox.values_mut() {
-            if let (true, Some((_, rest))) = (row.is_unpublished(), row.message_id.split_once(':'))
-            {
-                row.message_id = Text::from(format!("{}:{rest}", next.get()));
+        let rows = state.outlets.outbox.values_mut();
+        for row in rows.filter(|row| row.is_unpublished()) {
+            let Some(execution_id) = row.execution_id else {
+                continue;
+            };
+            // What others called their rows stays.
+            let name = |epoch: LogEpoch| format!("{}:{execution_id}:", epoch.get());
+            if let Some(seq) = row.message_id.strip_prefix(&*name(last)) {
+                row.message_id = Text::from(format!("{}{seq}", name(next)));
             }
         }
         Ok(next)

@@ -9,12 +9,14 @@ use crate::suite::{Bench, differ, differ_in_lanes, differ_with_faults, outlet_su
 fn bench() -> Ready<Bench> {
     let store = Arc::new(MemoryStore::new());
     let dropping = Arc::clone(&store);
+    let calling = Arc::clone(&store);
     ready(Bench {
         store,
         drop_before: Box::new(move |time| {
             dropping.drop_before(time);
             Box::pin(async {})
         }),
+        call_row: Box::new(move |row, name| calling.call_row(row, name)),
         keep: Box::new(()),
     })
 }

@@ -19,6 +19,7 @@ mod partition;
 mod pool;
 mod query;
 mod queue;
+mod rebase;
 mod record;
 mod retention;
 mod shared;
@@ -42,7 +43,7 @@ use noetl_types::{
 };
 
 use self::pool::{Plans, Pool};
-use self::stream::FeedBase;
+use self::stream::KnownBase;
 use self::writer::Writers;
 use crate::blobs::{self, Blobs};
 use crate::error::StoreError;
@@ -125,7 +126,7 @@ pub struct PostgresStore {
     lists: Pool,
     writers: Writers,
     /// Where the earlier lives of the log end.
-    feed_base: FeedBase,
+    feed_base: KnownBase,
     blobs: Option<Blobs>,
 }
 
@@ -142,7 +143,7 @@ impl PostgresStore {
             pool,
             lists,
             writers,
-            feed_base,
+            feed_base: KnownBase::new(feed_base),
             blobs: options.blobs.as_deref().map(Blobs::open).transpose()?,
         })
     }
@@ -218,7 +219,7 @@ impl Store for PostgresStore {
     }
 
     async fn feed(&self, after: FeedPosition, limit: FeedLimit) -> Result<FeedBatch, StoreError> {
-        stream::feed(&self.pool, self.feed_base, after, limit).await
+        stream::feed(&self.pool, &self.feed_base, after, limit).await
     }
 
     async fn execution(&self, execution_id: ExecutionId) -> Result<Option<Execution>, StoreError> {

@@ -8,7 +8,7 @@ use super::bind::failure;
 use super::function::{APPEND, APPEND_SHARED};
 use super::pool::Pool;
 use super::stream::FeedBase;
-use super::{partition, stream};
+use super::{partition, rebase};
 use crate::error::StoreError;
 use crate::migration::{Migration, pending};
 
@@ -76,7 +76,7 @@ pub(super) async fn prepare(
     check_server(client, options).await?;
     migrate(client, &options.schema).await?;
     partition::ensure_ahead(client, options.now, options.months_ahead).await?;
-    stream::rebase(client).await
+    rebase::rebase(pool, client).await
 }
 
 async fn check_server(client: &Client, options: &PostgresOptions) -> Result<(), StoreError> {

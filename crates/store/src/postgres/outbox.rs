@@ -57,7 +57,7 @@ const MARK_DEAD: &str = "UPDATE outbox
     WHERE outbox_id = $1 AND status = 'IN_FLIGHT' AND attempts = $2::bigint
     RETURNING 1";
 
-const PENDING: &str = "SELECT
+pub(super) const PENDING: &str = "SELECT
     (SELECT count(*) FROM outbox
      WHERE status IN ('PENDING', 'FAILED') AND available_at <= $1::timestamptz)
     + (SELECT count(*) FROM outbox
@@ -84,6 +84,9 @@ pub(super) const DISCARD: &str = "UPDATE outbox
     SET discarded_at = $2::timestamptz, updated_at = $2::timestamptz
     WHERE outbox_id = ANY ($1::bigint[]) AND status = 'DEAD' AND discarded_at IS NULL
     RETURNING 1";
+
+pub(super) const OLD: &str = "SELECT count(*) FROM outbox
+    WHERE status = 'PUBLISHED' AND published_at < $1::timestamptz";
 
 const PURGE: &str = "DELETE FROM outbox WHERE outbox_id IN (
         SELECT outbox_id FROM outbox
@@ -186,11 +189,16 @@ pub(super) async fn mark_failed(
     Ok(None)
 }
 
-pub(super) async fn pending(pool: &Pool, now: Timestamp) -> Result<u64, StoreError> {
+/// How many rows a statement counts at a time.
+pub(super) async fn number(
+    pool: &Pool,
+    sql: &'static str,
+    time: Timestamp,
+) -> Result<u64, StoreError> {
     let mut client = pool.get().await?;
-    let rows = client.rows(PENDING, &[&now.to_cell()]).await?;
-    let pending: i64 = rows.first().map_or(0, |row| row.get(0));
-    Ok(u64::try_from(pending).unwrap_or_default())
+    let rows = client.rows(sql, &[&time.to_cell()]).await?;
+    let number: i64 = rows.first().map_or(0, |row| row.get(0));
+    Ok(u64::try_from(number).unwrap_or_default())
 }
 
 pub(super) async fn list(pool: &Pool, filter: &OutboxFilter) -> Result<Vec<OutboxRow>, StoreError> {

@@ -32,7 +32,7 @@ impl Outlets for PostgresStore {
     }
 
     async fn outbox_pending(&self, now: Timestamp) -> Result<u64, StoreError> {
-        outbox::pending(&self.pool, now).await
+        outbox::number(&self.pool, outbox::PENDING, now).await
     }
 
     async fn outbox(&self, filter: OutboxFilter) -> Result<Vec<OutboxRow>, StoreError> {
@@ -49,6 +49,10 @@ impl Outlets for PostgresStore {
 
     async fn discard_outbox(&self, rows: Vec<OutboxId>, now: Timestamp) -> Result<u64, StoreError> {
         outbox::settle(&self.lists, outbox::DISCARD, &rows, now).await
+    }
+
+    async fn old_outbox(&self, before: Timestamp) -> Result<u64, StoreError> {
+        outbox::number(&self.lists, outbox::OLD, before).await
     }
 
     async fn purge_outbox(&self, before: Timestamp, limit: PageLimit) -> Result<u64, StoreError> {
@@ -76,7 +80,7 @@ impl Outlets for PostgresStore {
     }
 
     async fn take_stream(&self, take: StreamTake) -> Result<StreamTaken, StoreError> {
-        stream::take(&self.lists, self.feed_base, &take).await
+        stream::take(&self.lists, &take).await
     }
 
     async fn renew_stream(
@@ -100,6 +104,6 @@ impl Outlets for PostgresStore {
     }
 
     async fn feed_lag(&self, after: FeedPosition) -> Result<FeedLag, StoreError> {
-        stream::lag(&self.lists, self.feed_base, after).await
+        stream::lag(&self.lists, after).await
     }
 }

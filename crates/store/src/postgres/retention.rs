@@ -16,7 +16,7 @@ use super::open::TABLES_LOCK;
 use super::partition;
 use super::pool::Pool;
 use super::query::{Param, rows};
-use super::stream::{self, FeedBase};
+use super::stream;
 use crate::error::StoreError;
 use crate::model::{EnabledOutlets, LogPart, OldPart, Pinned};
 use crate::row::{CLEANED, ToCell as _};
@@ -64,7 +64,6 @@ async fn first_id(
 /// What keeps a part, if anything.
 async fn pinned(
     transaction: &Transaction<'_>,
-    base: FeedBase,
     part: &LogPart,
     outlets: &EnabledOutlets,
 ) -> Result<Option<Pinned>, StoreError> {
@@ -79,6 +78,10 @@ async fn pinned(
     {
         return Ok(Some(Pinned::Outbox(id)));
     }
+    if outlets.streams.is_empty() {
+        return Ok(None);
+    }
+    let base = stream::base_in(transaction).await?;
     for name in &outlets.streams {
         // A stream that never began, or that is of an earlier life, has published nothing.
         let published = stream::published(transaction, name).await?;
@@ -87,7 +90,7 @@ async fn pinned(
             position: -1,
         });
         let tx = tx.to_string();
-        let params: [Param<'_>; 5] = [&part.lo, &part.hi, &tx, &position, &base.get()];
+        let params: [Param<'_>; 5] = [&part.lo, &part.hi, &tx, &position, &base.0];
         let behind = rows(transaction, BEHIND, &params).await?;
         if behind.first().is_none_or(|row| row.get(0)) {
             return Ok(Some(Pinned::Stream(name.clone())));
@@ -98,7 +101,6 @@ async fn pinned(
 
 pub(super) async fn old_parts(
     pool: &Pool,
-    base: FeedBase,
     before: Timestamp,
     outlets: &EnabledOutlets,
 ) -> Result<Vec<OldPart>, StoreError> {
@@ -114,7 +116,7 @@ pub(super) async fn old_parts(
         let executions: i64 = found.first().map_or(0, |row| row.get(0));
         old.push(OldPart {
             executions: u64::try_from(executions).unwrap_or_default(),
-            pinned: pinned(&transaction, base, &part, outlets).await?,
+            pinned: pinned(&transaction, &part, outlets).await?,
             part,
         });
     }
@@ -125,7 +127,6 @@ pub(super) async fn old_parts(
 /// Tries a few times, since others may have the log in hand for longer than anybody may wait.
 pub(super) async fn drop_part(
     pool: &Pool,
-    base: FeedBase,
     part: &LogPart,
     outlets: &EnabledOutlets,
     now: Timestamp,
@@ -134,7 +135,7 @@ pub(super) async fn drop_part(
     loop {
         let mut pooled = pool.get().await?;
         let transaction = pooled.transaction().await?;
-        match drop_in(&transaction, base, part, outlets, now).await {
+        match drop_in(&transaction, part, outlets, now).await {
             Ok(None) => {
                 transaction.commit().await.map_err(failure)?;
                 return Ok(None);
@@ -209,7 +210,6 @@ const IS_THERE: &str =
 /// finds the range.
 async fn drop_in(
     transaction: &Transaction<'_>,
-    base: FeedBase,
     part: &LogPart,
     outlets: &EnabledOutlets,
     now: Timestamp,
@@ -229,7 +229,7 @@ async fn drop_in(
         return Ok(Some(Pinned::Refused(Text::from(text))));
     }
     run(LOCK_EXECUTIONS).await.map_err(refusal)?;
-    if let Some(pinned) = pinned(transaction, base, part, outlets).await? {
+    if let Some(pinned) = pinned(transaction, part, outlets).await? {
         return Ok(Some(pinned));
     }
     let note: [Param<'_>; 3] = [&part.lo, &part.hi, &now.to_cell()];

@@ -4,12 +4,12 @@
 //! cluster, so they count as written by transaction 0, in the order of their positions.
 
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use noetl_types::{FeedPosition, Text, Timestamp};
-use tokio_postgres::{Client, Transaction};
+use tokio_postgres::Transaction;
 
 use super::bind::{failure, read_all};
-use super::cluster;
 use super::pool::Pool;
 use super::query::{Param, insert, params, rows, select};
 use crate::error::StoreError;
@@ -21,12 +21,47 @@ use crate::row::{self, Cell, EVENT, STREAM, ToCell as _, stream_row, time};
 
 /// The last position of the earlier lives of the log; 0 where there was none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct FeedBase(i64);
+pub(super) struct FeedBase(pub(super) i64);
 
 impl FeedBase {
-    pub(super) fn get(self) -> i64 {
-        self.0
+    /// Behind the earlier lives the present one goes on.
+    fn behind(self) -> FeedPosition {
+        FeedPosition {
+            tx: 0,
+            position: self.0,
+        }
     }
+
+    fn is_before(self, after: FeedPosition) -> bool {
+        after < self.behind()
+    }
+}
+
+/// The base as this process last saw it. Another process may begin a new life of the log at any time,
+/// so whoever reads by this one looks whether it is still the base.
+#[derive(Debug)]
+pub(super) struct KnownBase(AtomicI64);
+
+impl KnownBase {
+    pub(super) fn new(base: FeedBase) -> Self {
+        Self(AtomicI64::new(base.0))
+    }
+
+    fn get(&self) -> FeedBase {
+        FeedBase(self.0.load(Ordering::Relaxed))
+    }
+
+    fn set(&self, base: FeedBase) {
+        self.0.store(base.0, Ordering::Relaxed);
+    }
+}
+
+const BASE: &str = "SELECT value::bigint FROM meta WHERE key = 'feed_base'";
+
+/// The base as a transaction sees it.
+pub(super) async fn base_in(transaction: &Transaction<'_>) -> Result<FeedBase, StoreError> {
+    let found = rows(transaction, BASE, &[]).await?;
+    Ok(FeedBase(found.first().map_or(0, |row| row.get(0))))
 }
 
 /// Below the oldest transaction that is still open nothing can appear any more.
@@ -71,7 +106,9 @@ static OLD_FEED: LazyLock<String> = LazyLock::new(|| {
     bounded("0::bigint", chosen, "position")
 });
 
-const IS_STANDBY: &str = "SELECT pg_is_in_recovery()";
+/// Whether the server is a standby, and where the earlier lives end.
+const STATE: &str = "SELECT pg_is_in_recovery(),
+    (SELECT value::bigint FROM meta WHERE key = 'feed_base')";
 
 /// What the order of the feed cannot be told from.
 #[derive(Debug, thiserror::Error)]
@@ -80,40 +117,48 @@ const IS_STANDBY: &str = "SELECT pg_is_in_recovery()";
 )]
 struct Standby;
 
+/// Where what is asked for begins in the earlier lives and nothing of them is left behind it, the
+/// present life goes on in the same read: whoever finds nothing asks from the same place again.
 pub(super) async fn feed(
     pool: &Pool,
-    base: FeedBase,
-    after: FeedPosition,
+    known: &KnownBase,
+    mut after: FeedPosition,
     limit: FeedLimit,
 ) -> Result<FeedBatch, StoreError> {
     let mut client = pool.get().await?;
-    let is_old = after.tx == 0 && after.position < base.0;
-    let sql: &'static str = if is_old { &OLD_FEED } else { &FEED };
-    let bytes = i64::try_from(FEED_BYTES).unwrap_or(i64::MAX);
-    let tx = after.tx.to_string();
-    let limit_of = i64::from(limit.get());
-    let params: [Param<'_>; 5] = [&tx, &after.position, &limit_of, &bytes, &base.0];
-    let (rows, standby) = client.two((sql, &params), (IS_STANDBY, &[])).await?;
-    if standby.first().is_none_or(|row| row.get(0)) {
-        return Err(StoreError::fatal(Standby));
-    }
-    let events = read_all(&rows, row::stored_event)?;
-    let chosen = rows
-        .first()
-        .map_or(0, |row| row.get::<_, i64>(row.len() - 1));
-    let is_cut = usize::try_from(chosen).is_ok_and(|chosen| chosen > events.len());
-    let mut batch = FeedBatch::of(events, after, limit, is_cut);
-    if is_old {
-        if batch.events.is_empty() {
-            // Behind the earlier lives the present one goes on.
-            batch.next = FeedPosition {
-                tx: 0,
-                position: base.0,
-            };
+    let mut base = known.get();
+    loop {
+        let is_old = base.is_before(after);
+        let sql: &'static str = if is_old { &OLD_FEED } else { &FEED };
+        let bytes = i64::try_from(FEED_BYTES).unwrap_or(i64::MAX);
+        let tx = after.tx.to_string();
+        let limit_of = i64::from(limit.get());
+        let params: [Param<'_>; 5] = [&tx, &after.position, &limit_of, &bytes, &base.0];
+        let (rows, state) = client.two((sql, &params), (STATE, &[])).await?;
+        if state.first().is_none_or(|row| row.get(0)) {
+            return Err(StoreError::fatal(Standby));
         }
-        batch.is_full = true;
+        // It only grows: what it is behind the read it was before it, if that is what was known.
+        let present = state.first().and_then(|row| row.get::<_, Option<i64>>(1));
+        let present = FeedBase(present.unwrap_or_default());
+        if present != base {
+            known.set(present);
+            base = present;
+            continue;
+        }
+        let events = read_all(&rows, row::stored_event)?;
+        if is_old && events.is_empty() {
+            after = base.behind();
+            continue;
+        }
+        let chosen = rows
+            .first()
+            .map_or(0, |row| row.get::<_, i64>(row.len() - 1));
+        let is_cut = usize::try_from(chosen).is_ok_and(|chosen| chosen > events.len());
+        let mut batch = FeedBatch::of(events, after, limit, is_cut);
+        batch.is_full |= is_old;
+        return Ok(batch);
     }
-    Ok(batch)
 }
 
 static LAST: LazyLock<String> = LazyLock::new(|| {
@@ -129,11 +174,10 @@ static LAST: LazyLock<String> = LazyLock::new(|| {
 async fn end(transaction: &Transaction<'_>, base: FeedBase) -> Result<FeedPosition, StoreError> {
     let found = rows(transaction, &LAST, &[&base.0]).await?;
     let last = found.first().map(|row| (row.get::<_, i64>(0), row.get(1)));
-    let (tx, position) = last.unwrap_or((0, base.0));
-    Ok(FeedPosition {
+    Ok(last.map_or(base.behind(), |(tx, position)| FeedPosition {
         tx: u64::try_from(tx).unwrap_or_default(),
         position,
-    })
+    }))
 }
 
 static COUNT: LazyLock<String> = LazyLock::new(|| {
@@ -171,11 +215,7 @@ fn first_time(found: &[tokio_postgres::Row]) -> Result<Option<Timestamp>, StoreE
 }
 
 /// One moment for all of it, or an event could be counted both as read and as held back.
-pub(super) async fn lag(
-    pool: &Pool,
-    base: FeedBase,
-    after: FeedPosition,
-) -> Result<FeedLag, StoreError> {
+pub(super) async fn lag(pool: &Pool, after: FeedPosition) -> Result<FeedLag, StoreError> {
     let mut pooled = pool.get().await?;
     let client = pooled.client()?;
     let transaction = client
@@ -185,6 +225,7 @@ pub(super) async fn lag(
         .start()
         .await
         .map_err(failure)?;
+    let base = base_in(&transaction).await?;
     let tx = after.tx.to_string();
     let most = i64::try_from(MAX_FEED_LAG).unwrap_or(i64::MAX);
     let behind: [Param<'_>; 3] = [&tx, &after.position, &base.0];
@@ -194,7 +235,7 @@ pub(super) async fn lag(
         .first()
         .map_or(0, |row| row.get(0));
     let mut oldest = first_time(&rows(&transaction, &FIRST, &behind).await?)?;
-    if after.tx == 0 && after.position < base.0 {
+    if base.is_before(after) {
         let params: [Param<'_>; 3] = [&after.position, &base.0, &most];
         let old = rows(&transaction, OLD_COUNT, &params).await?;
         events = events.saturating_add(old.first().map_or(0, |row| row.get(0)));
@@ -225,18 +266,14 @@ const TAKE: &str = "UPDATE stream_cursor
     WHERE name = $1";
 
 /// The first of a name keeps its place, whoever else begins it at the same time.
-pub(super) async fn take(
-    pool: &Pool,
-    base: FeedBase,
-    take: &StreamTake,
-) -> Result<StreamTaken, StoreError> {
+pub(super) async fn take(pool: &Pool, take: &StreamTake) -> Result<StreamTaken, StoreError> {
     let mut pooled = pool.get().await?;
     let transaction = pooled.transaction().await?;
     let name = take.name.as_str();
     let mut found = rows(&transaction, &CURSOR_LOCKED, &[&name]).await?;
     if found.is_empty() {
         let position = match take.begin {
-            StreamBegin::Now => end(&transaction, base).await?,
+            StreamBegin::Now => end(&transaction, base_in(&transaction).await?).await?,
             StreamBegin::Beginning => FeedPosition::default(),
         };
         let epoch = epoch_in(&transaction).await?;
@@ -370,14 +407,17 @@ pub(super) async fn log_epoch(pool: &Pool) -> Result<LogEpoch, StoreError> {
     Ok(epoch_of(&client.rows(EPOCH, &[]).await?))
 }
 
-/// The rows that are still to be published get the names of the new life.
 const NEW_EPOCH: &str = "UPDATE meta SET value = (value::bigint + 1)::text WHERE key = 'log_epoch'";
-const RENAME: &str = "UPDATE outbox
-    SET message_id = (SELECT value FROM meta WHERE key = 'log_epoch')
-        || substr(message_id, strpos(message_id, ':'))
-    WHERE status <> 'PUBLISHED' AND discarded_at IS NULL AND strpos(message_id, ':') > 0";
 
-async fn new_epoch(transaction: &Transaction<'_>) -> Result<LogEpoch, StoreError> {
+/// The rows that are still to be published get the names of the new life; what others called their
+/// rows stays.
+const RENAME: &str = "UPDATE outbox
+    SET message_id = meta.value || substr(message_id, strpos(message_id, ':'))
+    FROM meta
+    WHERE meta.key = 'log_epoch' AND status <> 'PUBLISHED' AND discarded_at IS NULL
+        AND starts_with(message_id, (meta.value::bigint - 1) || ':' || execution_id || ':')";
+
+pub(super) async fn new_epoch(transaction: &Transaction<'_>) -> Result<LogEpoch, StoreError> {
     rows(transaction, NEW_EPOCH, &[]).await?;
     rows(transaction, RENAME, &[]).await?;
     epoch_in(transaction).await
@@ -389,52 +429,4 @@ pub(super) async fn begin_log_epoch(pool: &Pool) -> Result<LogEpoch, StoreError>
     let epoch = new_epoch(&transaction).await?;
     transaction.commit().await.map_err(failure)?;
     Ok(epoch)
-}
-
-/// Without a base the greatest transaction; with one that of the newest row, for which there is an
-/// index then.
-const NEWEST_TX: &str =
-    "SELECT tx::text::bigint FROM event ORDER BY tx DESC, position DESC LIMIT 1";
-const NEWEST_TX_BEHIND: &str = "SELECT tx::text::bigint FROM event
-    WHERE position > $1::bigint ORDER BY position DESC LIMIT 1";
-
-/// Looks whether the log was written in another cluster, as after a dump and a restore, or in another
-/// past of this one, as after a restore to a point in time: then its transactions are not those of this
-/// one, or others of the same numbers were seen, and a new life begins behind all of its rows.
-///
-/// It is done when the database is opened, before anybody reads the feed.
-pub(super) async fn rebase(client: &mut Client) -> Result<FeedBase, StoreError> {
-    let transaction = client.transaction().await.map_err(failure)?;
-    let lock = super::open::TABLES_LOCK;
-    rows(&transaction, "SELECT pg_advisory_xact_lock($1)", &[&lock]).await?;
-    let sql = "SELECT value::bigint FROM meta WHERE key = 'feed_base'";
-    let found = rows(&transaction, sql, &[]).await?;
-    let base: i64 = found.first().map_or(0, |row| row.get(0));
-    let newest = if base == 0 {
-        rows(&transaction, NEWEST_TX, &[]).await?
-    } else {
-        rows(&transaction, NEWEST_TX_BEHIND, &[&base]).await?
-    };
-    let newest: i64 = newest.first().map_or(0, |row| row.get(0));
-    let sql = "SELECT pg_current_xact_id()::text::bigint";
-    let here: i64 = rows(&transaction, sql, &[]).await?[..]
-        .first()
-        .map_or(i64::MAX, |row| row.get(0));
-    // Always looked at, since it is also what is remembered.
-    let is_elsewhere = cluster::is_another(&transaction).await?;
-    if newest < here && !is_elsewhere {
-        transaction.commit().await.map_err(failure)?;
-        return Ok(FeedBase(base));
-    }
-    let index = "SET LOCAL statement_timeout = 0;
-        CREATE INDEX IF NOT EXISTS event_by_position ON event (position)";
-    transaction.batch_execute(index).await.map_err(failure)?;
-    let sql = "UPDATE meta
-        SET value = (SELECT coalesce(max(position), 0)::text FROM event)
-        WHERE key = 'feed_base' RETURNING value::bigint";
-    let found = rows(&transaction, sql, &[]).await?;
-    let base: i64 = found.first().map_or(0, |row| row.get(0));
-    new_epoch(&transaction).await?;
-    transaction.commit().await.map_err(failure)?;
-    Ok(FeedBase(base))
 }

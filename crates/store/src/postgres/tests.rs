@@ -46,6 +46,7 @@ async fn bench() -> Bench {
 async fn bench_of(database: Arc<Database>, options: &PostgresOptions) -> Bench {
     let store = Arc::new(PostgresStore::open(options).await.unwrap());
     let dropping = Arc::clone(&database);
+    let calling = Arc::clone(&database);
     Bench {
         store,
         drop_before: Box::new(move |time| {
@@ -56,6 +57,11 @@ async fn bench_of(database: Arc<Database>, options: &PostgresOptions) -> Bench {
             );
             dropping.run(&range).unwrap();
             Box::pin(async {})
+        }),
+        call_row: Box::new(move |row, name| {
+            let call = "UPDATE noetl.outbox SET message_id";
+            let call = format!("{call} = '{name}' WHERE outbox_id = {row}");
+            calling.run(&call).unwrap();
         }),
         keep: Box::new(database),
     }

@@ -93,7 +93,7 @@ impl Upkeep for PostgresStore {
         before: Timestamp,
         outlets: &EnabledOutlets,
     ) -> Result<Vec<OldPart>, StoreError> {
-        retention::old_parts(&self.lists, self.feed_base, before, outlets).await
+        retention::old_parts(&self.lists, before, outlets).await
     }
 
     async fn drop_part(
@@ -102,7 +102,7 @@ impl Upkeep for PostgresStore {
         outlets: &EnabledOutlets,
         now: Timestamp,
     ) -> Result<Option<Pinned>, StoreError> {
-        retention::drop_part(&self.lists, self.feed_base, part, outlets, now).await
+        retention::drop_part(&self.lists, part, outlets, now).await
     }
 
     async fn clean_dropped(&self, now: Timestamp, limit: PageLimit) -> Result<u64, StoreError> {

@@ -70,7 +70,7 @@ const MARK_FAILED: &str = "UPDATE outbox
         last_error = ?5, updated_at = ?6
     WHERE outbox_id = ?1";
 
-const PENDING: &str = "SELECT '', (
+pub(super) const PENDING: &str = "SELECT '', (
         SELECT count(*) FROM outbox WHERE status IN ('PENDING', 'FAILED') AND available_at <= ?1
     ) + (
         SELECT count(*) FROM outbox WHERE status = 'IN_FLIGHT' AND lease_until <= ?1
@@ -94,6 +94,9 @@ pub(super) const REPLAY: &str = "UPDATE outbox
 pub(super) const DISCARD: &str = "UPDATE outbox
     SET discarded_at = ?2, updated_at = ?2
     WHERE outbox_id = ?1 AND status = 'DEAD' AND discarded_at IS NULL";
+
+pub(super) const OLD: &str = "SELECT '', count(*) FROM outbox
+    WHERE status = 'PUBLISHED' AND published_at < ?1";
 
 const PURGE: &str = "DELETE FROM outbox WHERE outbox_id IN (
         SELECT outbox_id FROM outbox WHERE status = 'PUBLISHED' AND published_at < ?1
@@ -197,8 +200,13 @@ pub(super) fn mark_failed(
     Ok(Some(outcome))
 }
 
-pub(super) fn pending(connection: &Connection, now: Timestamp) -> Result<u64, StoreError> {
-    let found = first(connection, PENDING, [micros(now)], row::count_of::<Text>)?;
+/// How many rows a statement counts at a time.
+pub(super) fn number(
+    connection: &Connection,
+    sql: &str,
+    time: Timestamp,
+) -> Result<u64, StoreError> {
+    let found = first(connection, sql, [micros(time)], row::count_of::<Text>)?;
     Ok(found.map_or(0, |(_, count)| count))
 }
 

@@ -48,7 +48,7 @@ impl Outlets for SqliteStore {
 
     async fn outbox_pending(&self, now: Timestamp) -> Result<u64, StoreError> {
         self.readers
-            .run(move |connection| outbox::pending(connection, now))
+            .run(move |connection| outbox::number(connection, outbox::PENDING, now))
             .await
     }
 
@@ -75,6 +75,12 @@ impl Outlets for SqliteStore {
             .run(Durability::Synced, move |connection| {
                 outbox::settle(connection, outbox::DISCARD, &rows, now)
             })
+            .await
+    }
+
+    async fn old_outbox(&self, before: Timestamp) -> Result<u64, StoreError> {
+        self.readers
+            .run(move |connection| outbox::number(connection, outbox::OLD, before))
             .await
     }
 

@@ -1,8 +1,9 @@
 //! Dropping old parts of the log.
 //!
 //! The executions of a part go in steps of a few hundred: each step notes the range so far and
-//! deletes the rows of its executions in one transaction. Events and all else are cleaned up
-//! afterwards, in small steps too: nobody finds them any more.
+//! deletes the rows of its executions in one transaction. Whatever would read the whole part is asked
+//! once before, by a reader: a step looks at its own executions, and at events that came meanwhile.
+//! Events and all else are cleaned up afterwards, in small steps too: nobody finds them any more.
 
 use std::collections::BTreeSet;
 
@@ -34,11 +35,24 @@ const UNPUBLISHED: &str = "SELECT execution_id FROM outbox
 const LAST_POSITION: &str = "SELECT max(position) FROM event
     WHERE ?1 <= execution_id AND execution_id < ?2";
 
+/// Events of a part that came behind a place, which are few: found by their places.
+const LAST_BEHIND: &str = "SELECT max(position) FROM event
+    WHERE position > ?3 AND ?1 <= +execution_id AND +execution_id < ?2";
+
+/// What is known of the events of a part.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Seen {
+    /// The position of the last one.
+    last: Option<i64>,
+    /// Up to where the log was looked at.
+    end: i64,
+}
+
 /// What came of a step.
 #[derive(Debug)]
 pub(super) enum Step {
     /// There are more executions.
-    More,
+    More(Seen),
     /// All are gone.
     Done,
     /// Something keeps them.
@@ -55,10 +69,12 @@ fn one_id(
     })
 }
 
+/// What keeps executions of a part, whose last event is at a position.
 fn pinned(
     connection: &Connection,
     part: &LogPart,
     outlets: &EnabledOutlets,
+    last: Option<i64>,
 ) -> Result<Option<Pinned>, StoreError> {
     if let Some(id) = one_id(connection, LIVE, part)? {
         return Ok(Some(Pinned::Live(id)));
@@ -71,13 +87,7 @@ fn pinned(
     {
         return Ok(Some(Pinned::Outbox(id)));
     }
-    if outlets.streams.is_empty() {
-        return Ok(None);
-    }
-    let last = first(connection, LAST_POSITION, (part.lo, part.hi), |cells| {
-        Reader::new(&EXECUTION, cells).take::<Option<i64>>()
-    })?;
-    let Some(position) = last.flatten() else {
+    let Some(position) = last else {
         return Ok(None);
     };
     for name in &outlets.streams {
@@ -88,6 +98,46 @@ fn pinned(
         }
     }
     Ok(None)
+}
+
+fn position(
+    connection: &Connection,
+    sql: &str,
+    params: impl rusqlite::Params,
+) -> Result<Option<i64>, StoreError> {
+    let found = first(connection, sql, params, |cells| {
+        Reader::new(&EXECUTION, cells).take::<Option<i64>>()
+    })?;
+    Ok(found.flatten())
+}
+
+/// Looks at all events of a part, where some stream has to have them.
+fn look(
+    connection: &Connection,
+    part: &LogPart,
+    outlets: &EnabledOutlets,
+) -> Result<Seen, StoreError> {
+    let end = position(connection, "SELECT max(position) FROM event", [])?;
+    let last = if outlets.streams.is_empty() {
+        None
+    } else {
+        position(connection, LAST_POSITION, (part.lo, part.hi))?
+    };
+    Ok(Seen {
+        last,
+        end: end.unwrap_or_default(),
+    })
+}
+
+/// What keeps a part, or else what is known of its events.
+pub(super) fn whole(
+    connection: &Connection,
+    part: &LogPart,
+    outlets: &EnabledOutlets,
+) -> Result<Result<Seen, Pinned>, StoreError> {
+    let seen = look(connection, part, outlets)?;
+    let pinned = pinned(connection, part, outlets, seen.last)?;
+    Ok(pinned.map_or(Ok(seen), Err))
 }
 
 /// Months that have executions, by looking for the first one behind each.
@@ -126,7 +176,7 @@ pub(super) fn old_parts(
         let counted = first(connection, sql, (part.lo, part.hi), row::count_of::<Text>)?;
         old.push(OldPart {
             executions: counted.map_or(0, |(_, count)| count),
-            pinned: pinned(connection, &part, outlets)?,
+            pinned: whole(connection, &part, outlets)?.err(),
             part,
         });
     }
@@ -138,24 +188,39 @@ pub(super) fn drop_some(
     connection: &Connection,
     part: &LogPart,
     outlets: &EnabledOutlets,
+    seen: Seen,
     now: Timestamp,
 ) -> Result<Step, StoreError> {
-    if let Some(pinned) = pinned(connection, part, outlets)? {
-        return Ok(Step::Pinned(pinned));
-    }
     let sql = "SELECT execution_id FROM execution
         WHERE ?1 <= execution_id AND execution_id < ?2 ORDER BY execution_id LIMIT 1 OFFSET ?3";
     let next: Option<i64> = first(connection, sql, (part.lo, part.hi, STEP), |cells| {
         Reader::new(&EXECUTION, cells).take()
     })?;
     let end = next.unwrap_or(part.hi);
+    let seen = if outlets.streams.is_empty() {
+        seen
+    } else {
+        let behind = (part.lo, part.hi, seen.end);
+        let end = position(connection, "SELECT max(position) FROM event", [])?;
+        Seen {
+            last: position(connection, LAST_BEHIND, behind)?.or(seen.last),
+            end: end.unwrap_or(seen.end),
+        }
+    };
+    let some = LogPart {
+        hi: end,
+        ..part.clone()
+    };
+    if let Some(pinned) = pinned(connection, &some, outlets, seen.last)? {
+        return Ok(Step::Pinned(pinned));
+    }
     let note = "INSERT INTO retention_range (lo, hi, dropped_at) VALUES (?1, ?2, ?3)
         ON CONFLICT (lo) DO UPDATE SET hi = max(hi, excluded.hi), cleaned_at = NULL";
     execute(connection, note, (part.lo, end, micros(now))).map_err(failure)?;
     let forget = "DELETE FROM execution WHERE ?1 <= execution_id AND execution_id < ?2";
     execute(connection, forget, (part.lo, end)).map_err(failure)?;
     Ok(if next.is_some() {
-        Step::More
+        Step::More(seen)
     } else {
         Step::Done
     })
@@ -194,4 +259,51 @@ pub(super) fn clean(
         execute(connection, sql, (lo, micros(now))).map_err(failure)?;
     }
     Ok(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::{SqliteOptions, SqliteStore};
+    use crate::suite::fixture::{Run, at};
+    use crate::suite::stream::NAME;
+
+    /// A step has the writer, and everybody who appends waits for it: so it does not read the events of
+    /// a whole month again, but only those that came since somebody did.
+    #[tokio::test]
+    async fn r2_a_step_reads_only_events_that_came_meanwhile() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("noetl.db");
+        let store = SqliteStore::open(&SqliteOptions::new(path.clone())).unwrap();
+        let august = LogPart::of(Month::new(2026, 8).unwrap());
+        let mut run = Run::with_id(august.lo + 1_000_000);
+        run.write(&store, run.start()).await.unwrap();
+        let end = run.end();
+        run.write(&store, end).await.unwrap();
+        let outlets = EnabledOutlets {
+            outbox: false,
+            streams: vec![NAME.into()],
+        };
+        let mut connection = Connection::open(&path).unwrap();
+        let stream = Pinned::Stream(NAME.into());
+        let looked = whole(&connection, &august, &outlets).unwrap();
+        assert_eq!(looked.unwrap_err(), stream);
+        let mut step = |seen| {
+            let transaction = connection.transaction().unwrap();
+            drop_some(&transaction, &august, &outlets, seen, at("12:00:00")).unwrap()
+        };
+        // The second event came behind the first, which is all that was seen.
+        let seen = |last, end| Seen { last, end };
+        let pinned = step(seen(None, 1));
+        assert!(matches!(pinned, Step::Pinned(it) if it == stream));
+        // What was seen is known, and not looked at again.
+        let pinned = step(seen(Some(2), 2));
+        assert!(matches!(pinned, Step::Pinned(it) if it == stream));
+        assert!(matches!(step(seen(None, 2)), Step::Done));
+        let plan = format!("EXPLAIN QUERY PLAN {LAST_BEHIND}");
+        let plan: String = connection
+            .query_row(&plan, (0, 1, 2), |row| row.get(3))
+            .unwrap();
+        assert_eq!(plan, "SEARCH event USING INTEGER PRIMARY KEY (rowid>?)");
+    }
 }

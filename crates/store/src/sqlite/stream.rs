@@ -21,11 +21,13 @@ const EPOCH: &str = "SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'log_ep
 const NEW_EPOCH: &str = "UPDATE meta
     SET value = CAST(CAST(value AS INTEGER) + 1 AS TEXT) WHERE key = 'log_epoch'";
 
-/// The rows that are still to be published get the names of the new life.
+/// The rows that are still to be published get the names of the new life; what others called their
+/// rows stays.
 const RENAME: &str = "UPDATE outbox
-    SET message_id = (SELECT value FROM meta WHERE key = 'log_epoch')
-        || substr(message_id, instr(message_id, ':'))
-    WHERE status <> 'PUBLISHED' AND discarded_at IS NULL AND instr(message_id, ':') > 0";
+    SET message_id = meta.value || substr(message_id, instr(message_id, ':'))
+    FROM meta
+    WHERE meta.key = 'log_epoch' AND status <> 'PUBLISHED' AND discarded_at IS NULL
+        AND instr(message_id, (CAST(meta.value AS INTEGER) - 1) || ':' || execution_id || ':') = 1";
 
 pub(super) fn log_epoch(connection: &Connection) -> Result<LogEpoch, StoreError> {
     let found = first(connection, EPOCH, [], |cells| {

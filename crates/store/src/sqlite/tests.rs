@@ -39,6 +39,7 @@ impl Place {
 fn bench() -> Ready<Bench> {
     let place = Place::new();
     let path = place.options().path;
+    let called = path.clone();
     let options = SqliteOptions {
         blobs: Some(place.folder.path().join("blobs")),
         ..place.options()
@@ -53,6 +54,11 @@ fn bench() -> Ready<Bench> {
             let gone = "DELETE FROM execution WHERE execution_id < ?1";
             connection.execute(gone, [hi]).unwrap();
             Box::pin(async {})
+        }),
+        call_row: Box::new(move |row, name| {
+            let connection = Connection::open(&called).unwrap();
+            let call = "UPDATE outbox SET message_id = ?2 WHERE outbox_id = ?1";
+            connection.execute(call, (row.get(), name)).unwrap();
         }),
         keep: Box::new(place),
     })

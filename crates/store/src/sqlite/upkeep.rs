@@ -155,16 +155,24 @@ impl Upkeep for SqliteStore {
         outlets: &EnabledOutlets,
         now: Timestamp,
     ) -> Result<Option<Pinned>, StoreError> {
+        let whole = (part.clone(), outlets.clone());
+        let looked = self
+            .readers
+            .run(move |connection| retention::whole(connection, &whole.0, &whole.1));
+        let mut seen = match looked.await? {
+            Ok(seen) => seen,
+            Err(pinned) => return Ok(Some(pinned)),
+        };
         loop {
             let (part, outlets) = (part.clone(), outlets.clone());
             let step = self
                 .writer
                 .run(Durability::Synced, move |connection| {
-                    retention::drop_some(connection, &part, &outlets, now)
+                    retention::drop_some(connection, &part, &outlets, seen, now)
                 })
                 .await?;
             match step {
-                retention::Step::More => {}
+                retention::Step::More(now_seen) => seen = now_seen,
                 retention::Step::Done => return Ok(None),
                 retention::Step::Pinned(pinned) => return Ok(Some(pinned)),
             }

@@ -32,7 +32,7 @@ pub(crate) mod wait;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use noetl_types::Timestamp;
+use noetl_types::{OutboxId, Timestamp};
 
 use crate::Store;
 
@@ -45,6 +45,8 @@ pub(crate) struct Bench {
     pub(crate) store: Arc<dyn Store>,
     /// Marks everything that was started before a time as dropped.
     pub(crate) drop_before: Box<dyn Fn(Timestamp) -> Ready + Send + Sync>,
+    /// Gives a row of the outbox the name that somebody else would give it.
+    pub(crate) call_row: Box<dyn Fn(OutboxId, &str) + Send + Sync>,
     /// What has to live as long as the store: a folder, a database.
     pub(crate) keep: Box<dyn std::any::Any + Send + Sync>,
 }
@@ -67,6 +69,7 @@ macro_rules! outlet_suite {
             stream: t7_a_stream_has_one_publisher,
             stream: t7_of_racing_publishers_one_moves_the_cursor,
             stream: t11_a_new_life_of_the_log_has_new_names,
+            stream: t11_what_others_called_their_rows_stays,
             stream: the_feed_says_how_far_it_is_ahead,
             stream: t2_an_old_id_that_comes_late_is_read_next,
             copy: copies_make_their_execution,

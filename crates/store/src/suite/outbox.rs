@@ -10,8 +10,8 @@ use tokio::task::JoinSet;
 use super::Bench;
 use super::fixture::{Run, at, one};
 use crate::{
-    Append, ClaimedMessage, Failed, LogPage, MAX_CLAIM_BYTES, OutboxClaim, OutboxFailure,
-    OutboxFilter, OutboxMark, OutboxRow, OutboxStatus, Store, body,
+    Append, ClaimedMessage, EnabledOutlets, Failed, LogPage, MAX_CLAIM_BYTES, OutboxClaim,
+    OutboxFailure, OutboxFilter, OutboxMark, OutboxRow, OutboxStatus, Purge, Store, body, purge,
 };
 
 /// A publisher asks for rows, to have them for a minute.
@@ -369,6 +369,17 @@ pub(crate) async fn o9_published_rows_are_purged_in_batches(bench: &Bench) {
     }
     let limit = PageLimit::clamped(2);
     let before = at("12:00:04");
+    // Who only asks is told how many would go.
+    let asked = Purge {
+        commands_before: None,
+        runtimes_before: None,
+        events_before: None,
+        outbox_before: Some(before),
+        outlets: EnabledOutlets::default(),
+        now: before,
+        dry_run: true,
+    };
+    assert_eq!(purge(store, &asked).await.unwrap().outbox, 3);
     assert_eq!(store.purge_outbox(before, limit).await.unwrap(), 2);
     assert_eq!(store.purge_outbox(before, limit).await.unwrap(), 1);
     assert_eq!(store.purge_outbox(before, limit).await.unwrap(), 0);

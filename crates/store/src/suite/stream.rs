@@ -201,6 +201,24 @@ pub(crate) async fn t11_a_new_life_of_the_log_has_new_names(bench: &Bench) {
     assert!(store.move_stream(owner(&cursor), forward).await.unwrap());
 }
 
+/// Rows of others have names of their own, which are not ours to change.
+pub(crate) async fn t11_what_others_called_their_rows_stays(bench: &Bench) {
+    let store = &*bench.store;
+    let run = published_run(store, 1, 4).await;
+    let rows = store.outbox(all()).await.unwrap();
+    let names = ["order:42", "1:order:42", "plain"];
+    for (row, name) in rows[1..].iter().zip(names) {
+        (bench.call_row)(row.outbox_id, name);
+    }
+    for epoch in [2, 3] {
+        store.begin_log_epoch().await.unwrap();
+        let rows = store.outbox(all()).await.unwrap();
+        let ours = format!("{epoch}:{}:1", run.id);
+        let found: Vec<_> = rows.iter().map(|row| row.message_id.as_str()).collect();
+        assert_eq!(found, [&*ours, names[0], names[1], names[2]]);
+    }
+}
+
 pub(crate) async fn the_feed_says_how_far_it_is_ahead(bench: &Bench) {
     let store = &*bench.store;
     let lag = store.feed_lag(FeedPosition::default()).await.unwrap();

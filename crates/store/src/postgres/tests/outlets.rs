@@ -114,10 +114,7 @@ async fn t11_a_restored_log_begins_a_new_life() {
         assert_eq!(cursor.log_epoch, LogEpoch::FIRST);
         run
     };
-    // As after a restore: far ahead of this cluster, and not in the order of their positions.
-    let elsewhere = "UPDATE noetl.event
-        SET tx = ((1000000000000 - position)::text)::xid8";
-    database.run(elsewhere).unwrap();
+    database.run(ELSEWHERE).unwrap();
     let store = open(&database).await;
     assert_eq!(store.log_epoch().await.unwrap(), LogEpoch::FIRST.next());
     let rows = store.outbox(all()).await.unwrap();
@@ -176,6 +173,150 @@ async fn t11_a_log_that_comes_from_elsewhere_begins_a_new_life_whatever_its_tran
         drop(store);
         assert_eq!(epoch().await, expected);
     }
+}
+
+/// The log of an earlier life, as after a restore: far ahead of this cluster, and not in the order of
+/// its positions.
+const ELSEWHERE: &str = "UPDATE noetl.event SET tx = ((1000000000000 - position)::text)::xid8";
+
+/// Waits until so many events can be read behind a place; then they stay so.
+async fn readable(store: &dyn Store, after: FeedPosition, events: u64) {
+    while store.feed_lag(after).await.unwrap().events < events {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Whoever finds nothing asks again from the same place, so what is gone must not be waited for.
+#[tokio::test]
+async fn t11_the_feed_goes_on_where_retention_took_the_earlier_lives() {
+    let database = Database::new().unwrap();
+    let mut run = {
+        let store = open(&database).await;
+        published_run(&store, 1, 3).await
+    };
+    database.run(ELSEWHERE).unwrap();
+    let store = open(&database).await;
+    let append = run.step();
+    run.write(&store, append).await.unwrap();
+    let start = FeedPosition::default();
+    readable(&store, start, 4).await;
+    let old = feed(&store, start, 3).await;
+    let place_of_new = async |after| {
+        let batch = store.feed(after, FeedLimit::MAX).await.unwrap();
+        let found: Vec<_> = batch.events.iter().map(|event| event.record.seq).collect();
+        assert_eq!(found, [noetl_types::Seq::new(4).unwrap()]);
+        batch.next
+    };
+    // Halfway through the earlier lives, once the last row of theirs is gone, then without any.
+    let rows = |positions: &str| format!("DELETE FROM noetl.event WHERE position {positions}");
+    let last = old[2].position;
+    database.run(&rows(&format!("= {last}"))).unwrap();
+    let next = place_of_new(old[1]).await;
+    assert!(next.tx > 0);
+    database.run(&rows(&format!("<= {last}"))).unwrap();
+    assert_eq!(place_of_new(start).await, next);
+    // Nor does it stop, or go back, where nothing is left at all.
+    database.run(&rows("> 0")).unwrap();
+    let batch = store.feed(start, FeedLimit::MAX).await.unwrap();
+    assert_eq!((batch.events.len(), batch.is_full), (0, false));
+    assert!(batch.next >= old[2]);
+}
+
+/// A server that was there before another one began a new life of the log reads that one too.
+#[tokio::test]
+async fn t11_a_running_server_follows_into_a_new_life() {
+    let database = Database::new().unwrap();
+    let store = open(&database).await;
+    let mut run = published_run(&store, 1, 3).await;
+    let start = FeedPosition::default();
+    feed(&store, start, 3).await;
+    database.run(ELSEWHERE).unwrap();
+    let other = open(&database).await;
+    assert_eq!(other.log_epoch().await.unwrap(), LogEpoch::FIRST.next());
+    assert_eq!(store.feed_lag(start).await.unwrap().events, 3);
+    let begin = crate::StreamTake {
+        begin: crate::StreamBegin::Now,
+        ..take("now", "a", at("12:00:10"))
+    };
+    let now = taken(&store, begin).await;
+    let batch = store.feed(start, FeedLimit::MAX).await.unwrap();
+    assert!(batch.events.iter().all(|event| event.feed.tx == 0));
+    assert_eq!((batch.events.len(), batch.next), (3, now.position));
+    let append = run.step();
+    run.write(&other, append).await.unwrap();
+    readable(&store, now.position, 1).await;
+    let found = feed(&store, start, 4).await;
+    assert_eq!(found, feed(&other, start, 4).await);
+    // What a stream of the new life has published is not waited for.
+    let cursor = taken(&store, take(NAME, "a", at("12:00:00"))).await;
+    let restart = StreamMove::Restart {
+        to: found[2],
+        stream_created_at: None,
+    };
+    assert!(store.move_stream(owner(&cursor), restart).await.unwrap());
+    let end = run.end();
+    run.write(&other, end).await.unwrap();
+    readable(&store, start, 5).await;
+    let outlets = EnabledOutlets {
+        outbox: false,
+        streams: vec![NAME.into()],
+    };
+    let far = noetl_types::Timestamp::parse("2090-01-01T00:00:00Z").unwrap();
+    let pinned = async || {
+        store.old_parts(far, &outlets).await.unwrap()[0]
+            .pinned
+            .clone()
+    };
+    assert_eq!(pinned().await, Some(Pinned::Stream(NAME.into())));
+    let all = StreamMove::Forward {
+        from: found[2],
+        to: feed(&store, start, 5).await[4],
+    };
+    assert!(store.move_stream(owner(&cursor), all).await.unwrap());
+    assert_eq!(pinned().await, None);
+}
+
+/// The rows are indexed part by part, each beside whoever writes; all parts to come are from the
+/// beginning.
+#[tokio::test]
+async fn t11_a_new_life_indexes_the_old_rows_part_by_part() {
+    let database = Database::new().unwrap();
+    published_run(&open(&database).await, 1, 3).await;
+    let client = raw(&database).await;
+    let indexes = "SELECT indexrelid::regclass::text FROM pg_index
+        WHERE indnatts = 1 AND pg_get_indexdef(indexrelid) LIKE '%position%'
+            AND indisvalid
+        ORDER BY 1";
+    let indexes = async || {
+        let found = client.query(indexes, &[]).await.unwrap();
+        let names = found.iter().map(|row| row.get::<_, String>(0));
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(indexes().await, Vec::<String>::new());
+    // What a start that was broken off has left is of no use, and in nobody's way.
+    let broken = "CREATE INDEX event_y2026m12_by_position ON noetl.event_y2026m12 (position);
+        UPDATE pg_index SET indisvalid = false
+            WHERE indexrelid = 'noetl.event_y2026m12_by_position'::regclass";
+    database.run(broken).unwrap();
+    database.run(ELSEWHERE).unwrap();
+    let mut starts = tokio::task::JoinSet::new();
+    for _ in 0..3 {
+        let options = options(&database);
+        starts.spawn(async move { PostgresStore::open(&options).await });
+    }
+    for store in starts.join_all().await {
+        let epoch = store.unwrap().log_epoch().await.unwrap();
+        assert_eq!(epoch, LogEpoch::FIRST.next());
+    }
+    let parts = ["2026m11", "2026m12", "2027m01"];
+    let mut expected: Vec<_> = parts
+        .map(|part| format!("event_y{part}_by_position"))
+        .to_vec();
+    expected.insert(0, "event_by_position".to_owned());
+    assert_eq!(indexes().await, expected);
+    let store = open(&database).await;
+    store.keep_months(at("12:00:00"), 3).await.unwrap();
+    assert_eq!(indexes().await.len(), expected.len() + 1);
 }
 
 #[tokio::test]
