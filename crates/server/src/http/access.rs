@@ -10,7 +10,7 @@ use axum::http::HeaderMap;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use noetl_store::ApiToken;
-use noetl_types::{ByteSize, ErrorCode, Scopes, Text, TokenId};
+use noetl_types::{ByteSize, ErrorCode, Scopes, TenantId, Text, TokenId};
 use tokio::time::Instant;
 
 use super::failure::Failure;
@@ -81,6 +81,11 @@ impl Identity {
         &self.0.behalf
     }
 
+    /// Whether it is of the tenant that runs the installation.
+    fn is_operator(&self) -> bool {
+        self.0.behalf.tenant_id == TenantId::default()
+    }
+
     /// The token that it showed.
     pub(super) fn token_id(&self) -> Option<TokenId> {
         self.0.token_id
@@ -99,7 +104,8 @@ pub(super) enum Access {
     Identity,
     /// Any one of these.
     AnyOf(&'static [Scope]),
-    /// The token of the internal API, or this scope.
+    /// The token of the internal API, or this scope: an internal one, or one of the tenant that runs
+    /// the installation.
     Internal(Scope),
 }
 
@@ -135,8 +141,12 @@ impl Access {
             }
             Self::AnyOf(scopes) => scopes,
             Self::Internal(scope) => {
-                let may = caller.as_ref().is_ok_and(|identity| identity.may(scope));
-                return if may {
+                let may = |identity: &Identity| {
+                    // Internal scopes are only given by whoever runs the installation. Every tenant
+                    // has an admin of its own, who is nobody to the platform as a whole.
+                    identity.may(scope) && (scope.is_internal() || identity.is_operator())
+                };
+                return if caller.as_ref().is_ok_and(may) {
                     Ok(())
                 } else {
                     Err(internal::refused())

@@ -227,7 +227,7 @@ impl Runtime {
     }
 
     /// The name that a worker gave itself; `None` if it is another tenant's.
-    fn own_name(&self, kept: &Text) -> Option<Text> {
+    pub(super) fn own_name(&self, kept: &Text) -> Option<Text> {
         let default = TenantId::default();
         let (owner, name) = match kept.split_once(APART) {
             Some((owner, name)) => (owner, name),

@@ -73,6 +73,7 @@ pub use messaging::NatsSettings;
 pub(crate) use outcome::Outcome;
 pub(crate) use requests::{Admitted, AtWork};
 pub use settings::Settings;
+pub(crate) use slots::slot_key;
 pub(crate) use start::catalog_key;
 pub use stream::StreamSettings;
 use tokens::Tokens;

@@ -4,17 +4,21 @@
 //! names the run that it comes after, or the firing of the day, as a key under which there is no second
 //! run.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use noetl_api::catalog::RegisterRequest;
-use noetl_api::execute::{Dedup, ExecuteRequest};
+use noetl_api::execute::{Dedup, ExecuteAnswer, ExecuteRequest};
 use noetl_bus::nats::ConsumerPlan;
 use noetl_store::{Execution, ExecutionFilter};
 use noetl_types::limits::PageLimit;
-use noetl_types::{ErrorCode, ExecutionStatus, Json, PlaybookPath, TenantId, Timestamp};
+use noetl_types::{
+    ErrorCode, ExecutionId, ExecutionStatus, Json, PlaybookPath, TenantId, Timestamp,
+};
 
 use super::Runtime;
 use super::error::RuntimeError;
+use super::start::{DUPLICATE, Launch};
 use super::stream::STREAM;
 
 /// Publishes the outbox.
@@ -47,11 +51,29 @@ const FOLLOWER: ConsumerPlan = ConsumerPlan {
 /// For how long a run has one successor, however many servers look.
 const SUCCESSION_SECS: i64 = 3600;
 
+/// How many successors one look follows. The next look goes on from there.
+const MOST_SUCCESSORS: usize = 64;
+
 /// When the daily cleanup is due: 03:17 UTC, in milliseconds of the day.
 const CLEANUP_AT_MS: i64 = (3 * 60 + 17) * 60_000;
 /// A firing that is missed by more than this is left out.
 const CLEANUP_GRACE_MS: i64 = 15 * 60_000;
 const DAY_MS: i64 = 86_400_000;
+
+/// What one server remembers from look to look.
+#[derive(Debug, Default)]
+struct Looks {
+    /// The firing of the cleanup that was seen to.
+    fired: Option<i64>,
+    /// Of each playbook, the last known successor of the run that seems to be the newest.
+    successors: BTreeMap<&'static str, Successor>,
+}
+
+#[derive(Debug)]
+struct Successor {
+    of: Option<ExecutionId>,
+    run: ExecutionId,
+}
 
 impl Runtime {
     /// Registers what ships with the platform, and starts it whenever there is something to do.
@@ -64,9 +86,9 @@ impl Runtime {
                     return;
                 }
             }
-            let mut fired = None;
+            let mut looks = Looks::default();
             loop {
-                let worked = runtime.look_after_platform(&mut fired).await;
+                let worked = runtime.look_after_platform(&mut looks).await;
                 let pause = if worked.is_ok() { LOOK } else { BREATH };
                 if let Err(error) = worked {
                     tracing::warn!(%error, "the platform's own playbooks do not start");
@@ -91,20 +113,20 @@ impl Runtime {
         Ok(())
     }
 
-    async fn look_after_platform(&self, fired: &mut Option<i64>) -> Result<(), RuntimeError> {
+    async fn look_after_platform(&self, looks: &mut Looks) -> Result<(), RuntimeError> {
         if self.settings().outbox
             // A count takes longer the more there is to publish, so it goes last.
             && !self.is_running(PUBLISHER).await?
             && self.store().outbox_pending(self.now()).await? > 0
         {
-            self.launch_next(PUBLISHER).await?;
+            self.launch_next(PUBLISHER, looks).await?;
         }
         // A run of it waits for messages some minutes long, so that there is one all the time.
         if self.core.has_stream() && !self.is_running(PROJECTOR).await? && self.can_follow().await?
         {
-            self.launch_next(PROJECTOR).await?;
+            self.launch_next(PROJECTOR, looks).await?;
         }
-        self.fire_cleanup(fired).await
+        self.fire_cleanup(&mut looks.fired).await
     }
 
     async fn fire_cleanup(&self, fired: &mut Option<i64>) -> Result<(), RuntimeError> {
@@ -161,29 +183,45 @@ impl Runtime {
         Ok(page.executions.into_iter().next())
     }
 
-    /// Starts the run that comes after the newest one. Of all servers that look at the same time one
-    /// does: they name the same run before it. After one that failed there is a breath.
-    async fn launch_next(&self, path: &str) -> Result<(), RuntimeError> {
-        let before = self.newest(path, None).await?;
-        // Another server was faster since somebody looked for an open one; nothing comes after that.
-        if let Some(before) = &before
-            && !before.view.status.is_terminal()
-        {
-            return Ok(());
-        }
-        if let Some(before) = &before
-            && before.view.status == ExecutionStatus::Failed
-            && let Some(ended_at) = before.view.ended_at
-            && Duration::from(self.now().since(ended_at)) < BREATH
-        {
-            return Ok(());
-        }
-        let before = before.map_or(0, |before| before.execution_id.get());
-        let key = Dedup {
-            key: format!("{path}:{before}").into(),
-            window_secs: Some(SUCCESSION_SECS),
+    /// Starts the run that comes after the last one. Of all servers that look at the same time one
+    /// does: they name the same run before it.
+    ///
+    /// The clock of each server dates the runs that it starts, so one that seems to be the newest may
+    /// have successors already: it is they that the next one comes after.
+    async fn launch_next(&self, path: &'static str, looks: &mut Looks) -> Result<(), RuntimeError> {
+        let newest = self.newest(path, None).await?;
+        let of = newest.as_ref().map(|newest| newest.execution_id);
+        let mut before = match looks.successors.get(path) {
+            Some(known) if known.of == of => self.store().execution(known.run).await?,
+            Some(_) | None => newest,
         };
-        self.launch_shipped(path, None, Some(key)).await
+        for _ in 0..MOST_SUCCESSORS {
+            if before.as_ref().is_some_and(|before| !self.is_past(before)) {
+                return Ok(());
+            }
+            let name = before.map_or(0, |before| before.execution_id.get());
+            let key = Dedup {
+                key: format!("{path}:{name}").into(),
+                window_secs: Some(SUCCESSION_SECS),
+            };
+            let begun = self.launch_shipped(path, None, Some(key)).await?;
+            if begun.status != DUPLICATE {
+                return Ok(());
+            }
+            let run = begun.execution_id;
+            looks.successors.insert(path, Successor { of, run });
+            before = self.store().execution(run).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether the next run may come: this one has ended, and if it failed, there was a breath.
+    fn is_past(&self, run: &Execution) -> bool {
+        let failed_at = match run.view.status {
+            ExecutionStatus::Failed => run.view.ended_at,
+            status => return status.is_terminal(),
+        };
+        failed_at.is_none_or(|at| Duration::from(self.now().since(at)) >= BREATH)
     }
 
     async fn launch_shipped(
@@ -191,16 +229,22 @@ impl Runtime {
         path: &str,
         payload: Option<Json>,
         dedup: Option<Dedup>,
-    ) -> Result<(), RuntimeError> {
+    ) -> Result<ExecuteAnswer, RuntimeError> {
         let request = ExecuteRequest {
             path: Some(shipped(path)?),
             payload,
             dedup,
             ..ExecuteRequest::default()
         };
-        let begun = self.execute(request).await?;
-        tracing::debug!(execution_id = %begun.execution_id, path, "started");
-        Ok(())
+        let launch = Launch {
+            // That another server was faster is no message that came twice.
+            is_quiet: true,
+            ..Launch::default()
+        };
+        let begun = self.launch(request, launch).await?;
+        let (execution_id, status) = (begun.execution_id, &begun.status);
+        tracing::debug!(%execution_id, path, %status, "asked for");
+        Ok(begun)
     }
 }
 
@@ -221,7 +265,8 @@ mod tests {
     use std::sync::Arc;
 
     use noetl_api::execution::CancelRequest;
-    use noetl_store::{MemoryStore, Store};
+    use noetl_store::{LogPage, MemoryStore, Store};
+    use noetl_types::{StoredEvent, Version};
 
     use super::*;
     use crate::clock::Clock;
@@ -236,14 +281,18 @@ mod tests {
         }
     }
 
+    async fn server_on(store: &Arc<dyn Store>, now: &str) -> Runtime {
+        let clock = Arc::new(Stopped(Timestamp::parse(now).unwrap()));
+        let opened = Runtime::open(Arc::clone(store), clock, Settings::default());
+        opened.await.unwrap()
+    }
+
     /// Servers on one store, each with the playbooks of the platform.
     async fn servers(count: usize, now: &str) -> (Arc<dyn Store>, Vec<Runtime>) {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let mut servers = Vec::new();
         for _ in 0..count {
-            let clock = Arc::new(Stopped(Timestamp::parse(now).unwrap()));
-            let opened = Runtime::open(Arc::clone(&store), clock, Settings::default());
-            servers.push(opened.await.unwrap());
+            servers.push(server_on(&store, now).await);
         }
         servers[0].register_shipped().await.unwrap();
         (store, servers)
@@ -267,18 +316,66 @@ mod tests {
         cancelled.await.unwrap();
     }
 
+    /// A look of a server that remembers none.
+    async fn launch(runtime: &Runtime, path: &'static str) -> Result<(), RuntimeError> {
+        runtime.launch_next(path, &mut Looks::default()).await
+    }
+
+    #[tokio::test]
+    async fn a_clock_that_is_ahead_holds_nothing_up() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let ahead = server_on(&store, "2026-11-05T12:10:00Z").await;
+        let behind = server_on(&store, "2026-11-05T12:00:00Z").await;
+        ahead.register_shipped().await.unwrap();
+        launch(&ahead, PUBLISHER).await.unwrap();
+        let mut remembering = Looks::default();
+        // Each of them seems to be older than the first, and is followed by one all the same.
+        for round in 1..=MOST_SUCCESSORS + 3 {
+            let found = runs(&behind, PUBLISHER).await;
+            assert_eq!(found.len(), round);
+            let mut open = found.iter().filter(|run| !run.view.status.is_terminal());
+            let open = open.next().unwrap();
+            cancel(&behind, open).await;
+            // A look is no message that came twice, so no log tells of one.
+            let log = store.events(open.execution_id, Version::EMPTY, LogPage::MAX);
+            let log = log.await.unwrap();
+            let is_note = |event: &StoredEvent| {
+                let name = &event.record.event.event_type;
+                name.as_str().contains("deduplicated")
+            };
+            assert!(!log.iter().any(is_note));
+            behind
+                .launch_next(PUBLISHER, &mut remembering)
+                .await
+                .unwrap();
+            // A look while it runs changes nothing.
+            launch(&ahead, PUBLISHER).await.unwrap();
+        }
+        // Who remembers nothing of so many gets there by and by.
+        let open = |runs: Vec<Execution>| {
+            let open = runs.into_iter().find(|run| !run.view.status.is_terminal());
+            open.unwrap()
+        };
+        cancel(&behind, &open(runs(&behind, PUBLISHER).await)).await;
+        let mut fresh = Looks::default();
+        for _ in 0..2 {
+            ahead.launch_next(PUBLISHER, &mut fresh).await.unwrap();
+        }
+        assert!(ahead.is_running(PUBLISHER).await.unwrap());
+    }
+
     #[tokio::test]
     async fn servers_that_look_at_once_start_a_run_once() {
         let (_store, servers) = servers(3, "2026-11-05T12:00:00Z").await;
         for round in 1..=3 {
             let (first, second, third) = tokio::join!(
-                servers[0].launch_next(PROJECTOR),
-                servers[1].launch_next(PROJECTOR),
-                servers[2].launch_next(PROJECTOR),
+                launch(&servers[0], PROJECTOR),
+                launch(&servers[1], PROJECTOR),
+                launch(&servers[2], PROJECTOR),
             );
             first.and(second).and(third).unwrap();
             // Nor does who comes late.
-            servers[2].launch_next(PROJECTOR).await.unwrap();
+            launch(&servers[2], PROJECTOR).await.unwrap();
             let runs = runs(&servers[0], PROJECTOR).await;
             assert_eq!(runs.len(), round);
             assert!(servers[0].is_running(PROJECTOR).await.unwrap());
@@ -291,7 +388,7 @@ mod tests {
     #[tokio::test]
     async fn a_day_has_one_cleanup_however_many_servers_look_and_whenever() {
         let (_store, servers) = servers(3, "2026-11-05T03:17:30Z").await;
-        let (mut one, mut two) = (None, None);
+        let (mut one, mut two) = (Looks::default(), Looks::default());
         let (first, second) = tokio::join!(
             servers[0].look_after_platform(&mut one),
             servers[1].look_after_platform(&mut two),
@@ -302,7 +399,8 @@ mod tests {
         // It is over when the last server looks, and when the first one begins anew.
         cancel(&servers[0], &found[0]).await;
         for server in [&servers[2], &servers[0]] {
-            server.look_after_platform(&mut None).await.unwrap();
+            let mut looks = Looks::default();
+            server.look_after_platform(&mut looks).await.unwrap();
         }
         assert_eq!(runs(&servers[0], CLEANUP).await.len(), 1);
     }

@@ -29,7 +29,7 @@ const MOST_TOLD: usize = 1_000;
 const UNTOLD: Millis = Millis::from_secs(5);
 
 /// A key of slots as the store finds it. A mark before it keeps it what it is, whatever it says.
-pub(super) fn slot_key(key: &Text) -> MatchKey {
+pub(crate) fn slot_key(key: &Text) -> MatchKey {
     MatchKey::of(&format!("={key}").into())
 }
 

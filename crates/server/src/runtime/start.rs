@@ -24,7 +24,7 @@ use crate::metrics::{self, Entry};
 /// The pool of executions that name none.
 const SHARED_POOL: &str = "shared";
 /// Status of an answer that names an earlier execution.
-const DUPLICATE: &str = "duplicate";
+pub(super) const DUPLICATE: &str = "duplicate";
 
 /// How long a run may lie before it begins.
 const LONGEST_DELAY: Millis = Millis::from_secs(366 * 24 * 3600);
@@ -126,8 +126,10 @@ impl Runtime {
             None => {}
             Some(Before::Replay(answered)) => return self.begun_before(&answered, wait).await,
             Some(Before::Duplicate(first)) => {
-                self.core
-                    .note_duplicate(first, execution_id, dedup.as_ref());
+                if !launch.is_quiet {
+                    self.core
+                        .note_duplicate(first, execution_id, dedup.as_ref());
+                }
                 return Ok(Begun::now(ExecuteAnswer {
                     execution_id: first,
                     status: DUPLICATE.into(),
@@ -229,6 +231,8 @@ pub(super) struct Launch {
     pub(super) rerun_of: Option<ExecutionId>,
     /// What it is known by, where it happens at most once.
     pub(super) once: Option<Once>,
+    /// Whether the log of the first run under a key is to be left alone when it comes again.
+    pub(super) is_quiet: bool,
 }
 
 /// A run that another one starts.

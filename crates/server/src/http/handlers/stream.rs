@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use axum::extract::Path;
+use axum::extract::{Path, State};
 use axum::response::Response;
 use noetl_api::stream::{FeedAnswer, StreamStatus};
 use noetl_store::FeedLimit;
 use noetl_types::{ErrorCode, ExecutionId, FeedPosition, Seq};
 
-use crate::http::acting::For;
+use crate::http::acting::{App, For};
 use crate::http::answer::{Answer, JSON, of_type};
 use crate::http::failure::Failure;
 use crate::http::params::Params;
@@ -73,7 +73,9 @@ pub(in crate::http) async fn event(
     Ok(of_type(JSON, body))
 }
 
-/// Has the whole log published again.
-pub(in crate::http) async fn rebuild(For(app): For) -> Result<Answer<StreamStatus>, Failure> {
-    Ok(Answer(app.runtime.rebuild_stream().await?))
+/// Has the whole log published again: the log of all tenants, so it is nobody's in particular.
+pub(in crate::http) async fn rebuild(
+    State(app): State<App>,
+) -> Result<Answer<StreamStatus>, Failure> {
+    Ok(Answer(app.of_nobody().rebuild_stream().await?))
 }

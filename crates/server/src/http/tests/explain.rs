@@ -1,9 +1,11 @@
 //! Why a run waits, or how it came to its end.
 
+use axum::http::Method;
+use noetl_types::{ErrorCode, Scope};
 use serde_json::{Value, json};
 
-use super::{House, house, is_ok};
-use noetl_types::ErrorCode;
+use super::tokens::token_of;
+use super::{House, closed_house, house, is_ok};
 
 /// A playbook whose steps come to stand still in different ways.
 const WAITS: &str = "apiVersion: noetl.io/v2
@@ -240,5 +242,69 @@ async fn a_run_is_explained_as_it_was() {
     for wrong in ["0", "-1", "soon"] {
         let path = format!("/api/executions/{run}/explain?at={wrong}");
         house.get(&path).await.is_problem(ErrorCode::BadQuery);
+    }
+}
+
+const LIMITED: &str = "apiVersion: noetl.io/v2
+kind: Playbook
+metadata: { name: limited, path: demo/limited }
+concurrency: { key: one }
+workflow:
+  - step: hold
+    tool: { kind: wait, signal: go }
+";
+
+#[tokio::test]
+async fn who_waits_for_a_slot_is_told_who_has_it() {
+    let house = house().await;
+    let first = house.started_with(LIMITED, "demo/limited").await;
+    let holds = async {
+        while !told(&house.explained(&first).await)[0].starts_with("signal hold") {
+            tokio::task::yield_now().await;
+        }
+    };
+    let patience = std::time::Duration::from_mins(1);
+    tokio::time::timeout(patience, holds).await.unwrap();
+    let body = json!({ "path": "demo/limited" });
+    let second = house.post("/api/execute", body).await;
+    let second = second.text_at("/execution_id");
+    let explained = house.explained(&second).await;
+    assert_eq!(
+        told(&explained),
+        ["limit - 1: the run waits for one of 1 slots of `one`"]
+    );
+    assert_eq!(explained["waiting_on"][0]["holders"], json!([first]));
+}
+
+#[tokio::test]
+async fn a_pool_has_the_workers_of_its_tenant() {
+    let house = closed_house().await;
+    let mut runs = Vec::new();
+    for tenant in ["default", "acme"] {
+        let token = token_of(&house.runtime, tenant, &[Scope::Admin]).await;
+        let post = |path: &'static str, body: Value| house.call(&token, Method::POST, path, body);
+        post("/api/catalog/register", json!({ "content": FAILS })).await;
+        let started = post("/api/execute", json!({ "path": "demo/fails" })).await;
+        runs.push((token.clone(), started.text_at("/execution_id")));
+    }
+    let words = async |place: usize| {
+        let (token, run) = &runs[place];
+        let path = format!("/api/executions/{run}/explain");
+        let reply = house.call(token, Method::GET, &path, json!({})).await;
+        told(&reply.json()).remove(0)
+    };
+    let has = |what: &str| format!("pool start 1: waits for a worker of pool `shared`, {what}");
+    for (place, other) in [(1, "which has none"), (0, "which has 1")] {
+        let worker = json!({ "name": "w", "labels": { "pool_name": "shared" } });
+        let registered = house.call(
+            &runs[place].0,
+            Method::POST,
+            "/api/worker/pool/register",
+            worker,
+        );
+        assert!(is_ok(&registered.await));
+        assert_eq!(words(place).await, has("which has 1"));
+        // What others have is nobody's business, and helps nobody.
+        assert_eq!(words(1 - place).await, has(other));
     }
 }

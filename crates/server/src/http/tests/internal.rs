@@ -2,11 +2,14 @@
 
 use axum::http::Method;
 use axum::http::header::{AUTHORIZATION, HeaderValue};
-use noetl_types::ErrorCode;
+use noetl_store::{StreamBegin, StreamTake};
+use noetl_types::{ErrorCode, Scope};
 use serde_json::{Value, json};
 
 use super::backends::{Shelter, on_every_store};
+use super::tokens::{routes, token_of, with_some_id};
 use super::{House, Reply, house, request};
+use crate::http::access::Access;
 use crate::http::settings::HttpSettings;
 
 const TOKEN: &str = "the token of the platform";
@@ -120,6 +123,42 @@ async fn the_gate_is_closed_without_a_token_and_for_others() {
     let stranger = std::net::SocketAddr::from(([10, 0, 0, 7], 4000));
     let counted = open.send_from(stranger, basic).await;
     assert_eq!(counted.json(), json!({ "pending": 0 }));
+}
+
+#[tokio::test]
+async fn the_platform_is_for_its_token_and_its_operator_and_for_no_other_admin() {
+    let shelter = Shelter::memory();
+    let house = open(&shelter).await;
+    let now = house.runtime.now();
+    let take = StreamTake {
+        name: "event_stream_tailer".into(),
+        owner: "somebody".into(),
+        now,
+        lease_until: now,
+        begin: StreamBegin::Now,
+    };
+    shelter.store.take_stream(take).await.unwrap();
+    let operator = token_of(&house.runtime, "default", &[Scope::Admin]).await;
+    let stranger = token_of(&house.runtime, "acme", &[Scope::Admin]).await;
+    let mut of_platform = 0;
+    for (method, route) in routes() {
+        let Access::Internal(scope) = route.access else {
+            continue;
+        };
+        let path = with_some_id(&route.path);
+        let call = |token| house.call(token, method.clone(), &path, json!({}));
+        // No admin is anybody at what has a scope of its own; at the rest only the operator's is.
+        call(&stranger).await.is_problem(ErrorCode::Forbidden);
+        let is_open = call(&operator).await.status != 403;
+        assert_eq!(is_open, !scope.is_internal(), "{method} {path}");
+        of_platform += u32::from(is_open);
+        // The token of the platform is let in everywhere, and handlers need nobody behind it.
+        let reply = call(TOKEN).await;
+        assert!(!matches!(reply.status, 401 | 403), "{path}: {}", reply.text);
+    }
+    assert!(of_platform > 2, "{of_platform}");
+    let rebuilt = house.told("stream/rebuild", json!({})).await;
+    assert_eq!(rebuilt["state"], "off", "{rebuilt}");
 }
 
 #[tokio::test]

@@ -5,9 +5,7 @@ use std::collections::BTreeMap;
 use noetl_api::explain::{MAX_HOLDERS, WaitingKind, WaitingOn};
 use noetl_engine::{Moment, NoCaches, SlotHolder, SlotWant, State, wanted_slots};
 use noetl_playbook::carried::NoPayloads;
-use noetl_store::{
-    Command, CommandFilter, Execution, MatchKey, RuntimeKind, Slot, SlotChoice, SlotState,
-};
+use noetl_store::{Command, CommandFilter, Execution, RuntimeKind, Slot, SlotChoice, SlotState};
 use noetl_types::id::HighWater;
 use noetl_types::limits::PageLimit;
 use noetl_types::{
@@ -15,7 +13,7 @@ use noetl_types::{
 };
 
 use super::parked;
-use crate::runtime::{Definition, Runtime, RuntimeError};
+use crate::runtime::{Definition, Runtime, RuntimeError, slot_key};
 
 /// Commands of an execution that are looked at.
 const MAX_COMMANDS: usize = 5_000;
@@ -93,7 +91,9 @@ impl Runtime {
             };
             return Some((waits, command.attempt.to_string()));
         }
-        let detail = pools.told(&command.pool);
+        // Of another tenant's queue nothing is known here.
+        let pool = command.pool.of_tenant(self.tenant());
+        let detail = pools.told(pool.as_ref().unwrap_or(&command.pool));
         let waits = WaitingOn {
             since,
             ..entry(WaitingKind::Pool, None, &detail)
@@ -101,10 +101,13 @@ impl Runtime {
         Some((waits, command.pool.to_string()))
     }
 
-    /// Who works for each pool, and how busy they are.
+    /// Who works for each pool of the tenant, and how busy they are.
     async fn pool_facts(&self) -> Result<PoolFacts, RuntimeError> {
         let mut facts = PoolFacts::default();
         for worker in self.store().runtimes(RuntimeKind::WorkerPool).await? {
+            if self.own_name(&worker.name).is_none() {
+                continue;
+            }
             let silence = self.now().since(worker.heartbeat);
             let detail = worker.detail.unwrap_or_default();
             let labels = detail.get("labels");
@@ -119,7 +122,10 @@ impl Runtime {
             pool.capacity += detail.get("capacity").and_then(Json::as_u64).unwrap_or(0);
         }
         for count in self.store().pool_counts().await? {
-            let pool = facts.pools.entry(count.pool.to_string()).or_default();
+            let Some(pool) = count.pool.of_tenant(self.tenant()) else {
+                continue;
+            };
+            let pool = facts.pools.entry(pool.to_string()).or_default();
             pool.in_flight = count.leased;
             pool.pending = count.pending;
         }
@@ -145,7 +151,7 @@ impl Runtime {
     async fn slot(&self, row: &Execution, want: SlotWant) -> Result<WaitingOn, RuntimeError> {
         let choice = SlotChoice::Key {
             tenant_id: row.facts.tenant_id.clone(),
-            key: MatchKey::of(&want.slot.key),
+            key: slot_key(&want.slot.key),
         };
         let slots = self.store().slots(choice, PageLimit::MAX).await?;
         let held = |slot: &&Slot| matches!(slot.state, SlotState::Held { .. });

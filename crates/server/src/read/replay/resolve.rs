@@ -7,19 +7,16 @@ use noetl_api::replay::{PayloadResolution, Resolution, ResolutionScope, Resoluti
 use noetl_types::json::{parse, to_canonical};
 use noetl_types::replay::{ReferenceSummary, Replayed};
 use noetl_types::{Json, Text, sha256};
-use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use crate::runtime::Runtime;
 
 /// References that are told of one by one.
 const MAX_REFS: usize = 1_000;
-/// Bytes that are looked at.
+/// Bytes that are looked at; the last result that is may go beyond.
 const MAX_BYTES: u64 = 64 << 20;
 /// How long all of it may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How many are looked at at once.
-const AT_ONCE: usize = 8;
 
 impl Runtime {
     /// Looks at what a replayed state refers to, within bounds.
@@ -39,8 +36,7 @@ impl Runtime {
                 )
             })
             .collect();
-        let addresses: Vec<Text> = found.keys().cloned().collect();
-        self.look(&addresses, &mut found).await;
+        self.look(&mut found, MAX_BYTES).await;
         for item in &mut list {
             item.resolution = match &item.reference_summary.r#ref {
                 Some(reference) => found.get(reference).cloned(),
@@ -61,58 +57,50 @@ impl Runtime {
         (list, summary)
     }
 
-    async fn look(&self, addresses: &[Text], found: &mut BTreeMap<Text, Resolution>) {
+    /// Looks one after the other: how large a result is shows when it is there, and several at once
+    /// might be many times what is allowed.
+    async fn look(&self, found: &mut BTreeMap<Text, Resolution>, most: u64) {
         let deadline = Instant::now() + PATIENCE;
         let mut bytes = 0;
-        for some in addresses.chunks(AT_ONCE) {
-            if bytes >= MAX_BYTES {
-                let rest = some.iter().cloned();
-                found.extend(rest.map(|it| {
-                    (
-                        it.clone(),
-                        not_looked_at(Some(it), "more bytes than are looked at"),
-                    )
-                }));
+        for (address, resolution) in found {
+            if bytes >= most {
+                let why = "more bytes than are looked at";
+                *resolution = not_looked_at(Some(address.clone()), why);
                 continue;
             }
-            let mut looks = JoinSet::new();
-            for address in some {
-                let (runtime, address) = (self.clone(), address.clone());
-                looks.spawn(async move { (address.clone(), runtime.look_at(address).await) });
-            }
-            loop {
-                match timeout_at(deadline, looks.join_next()).await {
-                    Ok(Some(Ok((address, resolution)))) => {
-                        bytes += resolution.size_bytes.unwrap_or(0);
-                        found.insert(address, resolution);
-                    }
-                    Ok(Some(Err(_))) => {}
-                    Ok(None) => break,
-                    // What is still looked for is given up with the set.
-                    Err(_) => return,
+            match timeout_at(deadline, self.look_at(address.clone())).await {
+                Ok(looked) => {
+                    bytes += looked.size_bytes.unwrap_or(0);
+                    *resolution = looked;
                 }
+                Err(_) => return,
             }
         }
     }
 
     async fn look_at(&self, address: Text) -> Resolution {
-        match self.stored_result(&address).await {
+        let result = match self.stored_result(&address).await {
+            Ok(result) => result,
             Err(error) => {
                 let code = error.into_problem().code;
-                not_looked_at(Some(address), &code)
+                return not_looked_at(Some(address), &code);
             }
-            Ok(result) => {
-                let value = parse(&result.bytes).ok();
-                Resolution {
-                    reference: Some(address),
-                    resolved: true,
-                    checksum: Some(result.sha256),
-                    size_bytes: u64::try_from(result.bytes.len()).ok(),
-                    row_count: value.as_ref().and_then(rows),
-                    value_type: value.as_ref().map(|value| kind(value).into()),
-                    error: None,
-                }
-            }
+        };
+        let (checksum, size_bytes) = (result.sha256, u64::try_from(result.bytes.len()).ok());
+        // Reading a large one takes longer than others may wait for their turn.
+        let reading = tokio::task::spawn_blocking(move || {
+            let value = parse(&result.bytes).ok();
+            value.map(|value| (rows(&value), kind(&value)))
+        });
+        let read = reading.await.ok().flatten();
+        Resolution {
+            reference: Some(address),
+            resolved: true,
+            checksum: Some(checksum),
+            size_bytes,
+            row_count: read.and_then(|(rows, _)| rows),
+            value_type: read.map(|(_, kind)| kind.into()),
+            error: None,
         }
     }
 }
@@ -200,4 +188,55 @@ fn canonical(list: &[PayloadResolution]) -> Vec<u8> {
     parse(&text)
         .map(|json| to_canonical(&json))
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use noetl_api::internal::ProjectRequest;
+    use noetl_api::result::PutResult;
+    use noetl_store::MemoryStore;
+    use noetl_types::ExecutionId;
+
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::runtime::Settings;
+
+    #[tokio::test]
+    async fn no_more_bytes_are_looked_at_than_allowed() {
+        let (store, settings) = (Arc::new(MemoryStore::new()), Settings::default());
+        let runtime = Runtime::open(store, Arc::new(SystemClock), settings);
+        let runtime = runtime.await.unwrap();
+        let event = Json::object([
+            ("execution_id", Json::from(7)),
+            ("event_id", Json::from(8)),
+            ("event_type", Json::from("step.enter")),
+        ]);
+        let events = vec![event];
+        runtime.project(ProjectRequest { events }).await.unwrap();
+        let mut found = BTreeMap::new();
+        for number in 0..5 {
+            let put = PutResult {
+                name: format!("part{number}").into(),
+                data: Json::list((0..100).map(Json::from)),
+                scope: "execution".into(),
+                source_step: None,
+                store: None,
+                ttl: None,
+                correlation: None,
+                compress: None,
+            };
+            let kept = runtime.put_result(ExecutionId::new(7).unwrap(), put, None);
+            let reference = kept.await.unwrap().reference;
+            found.insert(reference, not_looked_at(None, "not yet"));
+        }
+        // Each has nearly 300 bytes.
+        runtime.look(&mut found, 400).await;
+        let resolved: Vec<_> = found.values().map(|it| it.resolved).collect();
+        assert_eq!(resolved, [true, true, false, false, false]);
+        let first = found.values().next().unwrap();
+        assert_eq!(first.row_count, Some(100));
+        assert_eq!(first.value_type.as_deref(), Some("array"));
+    }
 }
