@@ -66,7 +66,8 @@ pub struct Settings {
     pub payload_cap: ByteSize,
     /// Where private folders are made; `None` is the system's folder for temporary files.
     pub scratch: Option<PathBuf>,
-    /// Folders that scripts are read from and databases are opened in; `None` is anywhere.
+    /// Folders that scripts are read from, databases are opened in and containers get folders of;
+    /// `None` is anywhere. What the sandbox hides is closed either way.
     pub file_roots: Option<Vec<PathBuf>>,
     /// The environment of processes, before the task's own `env`.
     pub environment: BTreeMap<String, String>,

@@ -3,13 +3,14 @@
 //! Owns the forms in which a playbook names a script. Files are read within the operator's folders,
 //! and the web through the same guard as any other request.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use noetl_types::{ByteSize, Json, JsonMap, TaskError, TaskErrorKind};
 
 use crate::config::{Config, missing, unreadable, wrong};
 use crate::http::{Request, Web, read_url};
-use crate::roots::check_root;
+use crate::roots;
 use crate::settings::Settings;
 
 /// The largest script that is read from elsewhere.
@@ -66,23 +67,8 @@ impl Sources {
     }
 
     async fn file(&self, uri: &str) -> Result<String, TaskError> {
-        let path = uri.strip_prefix("file://").unwrap_or(uri);
-        let failed = |error: std::io::Error| {
-            let kind = match error.kind() {
-                std::io::ErrorKind::NotFound => TaskErrorKind::NotFound,
-                _ => TaskErrorKind::StorageAccess,
-            };
-            TaskError::new(kind, format!("the script '{path}' cannot be read: {error}"))
-        };
-        let real = tokio::fs::canonicalize(path).await.map_err(failed)?;
-        check_root(&real, &format!("the script '{path}'"), &self.settings)?;
-        let size = tokio::fs::metadata(&real).await.map_err(failed)?.len();
-        if size > LARGEST_SCRIPT.as_bytes() {
-            let message =
-                format!("the script '{path}' has {size} bytes, {LARGEST_SCRIPT} are allowed");
-            return Err(TaskError::new(TaskErrorKind::Limit, message));
-        }
-        utf8(tokio::fs::read(&real).await.map_err(failed)?)
+        let path = Path::new(uri.strip_prefix("file://").unwrap_or(uri));
+        utf8(roots::read("script", path, LARGEST_SCRIPT, &self.settings).await?)
     }
 }
 

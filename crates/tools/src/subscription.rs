@@ -10,7 +10,9 @@ use noetl_types::{Json, TaskError, TaskErrorKind};
 
 use crate::call::{Call, Outcome};
 use crate::config::{Config, missing, wrong};
-use crate::nats::{Fetch, Lines, Target, failed, fetch, long_enough, number, required};
+use crate::nats::{
+    Fetch, Lines, Target, acknowledge, failed, fetch, long_enough, number, required,
+};
 use crate::settings::Settings;
 use crate::tool::{Scope, Tool};
 
@@ -84,25 +86,22 @@ impl Subscription {
             }
         };
         let fetched = fetch(jetstream, &wish).await?;
-        let (mut acked, mut ack_ids, mut messages) = (0, Vec::new(), Vec::new());
-        for one in fetched {
-            if mode == "on_success" {
-                one.message
-                    .double_ack()
-                    .await
-                    .map_err(|error| failed("a message cannot be acknowledged", &*error))?;
-                acked += 1;
-            } else {
-                ack_ids.push(Json::from(one.ack_id));
-            }
-            messages.push(one.told);
-        }
-        let count = u64::try_from(messages.len()).unwrap_or(u64::MAX);
+        let acked = if mode == "on_success" {
+            acknowledge(&fetched).await?
+        } else {
+            0
+        };
+        // Whoever gets the messages can still settle those that are not.
+        let ack_ids: Vec<Json> = fetched[acked..]
+            .iter()
+            .map(|one| Json::from(&*one.ack_id))
+            .collect();
+        let messages: Vec<Json> = fetched.into_iter().map(|one| one.told).collect();
         Ok(Json::object([
             ("status", Json::from("success")),
             ("source", Json::from("nats")),
             ("operation", Json::from("poll")),
-            ("count", Json::from(count)),
+            ("count", Json::from(messages.len())),
             ("messages", Json::list(messages)),
             ("acked", Json::from(acked)),
             ("ack_mode", Json::from(mode)),

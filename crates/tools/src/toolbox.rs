@@ -101,12 +101,12 @@ impl Toolbox {
             mcp: Mcp::new(Arc::clone(&settings), Arc::clone(&web)),
             container: Container::new(Arc::clone(&settings)),
             postgres: Postgres::new(Arc::clone(&settings), Arc::clone(&sources)),
+            #[cfg(feature = "rhai")]
+            rhai: Rhai::new(Arc::clone(&settings), Arc::clone(&web)),
             transfer: Transfer::new(Arc::clone(&settings), web, Arc::clone(&sqlite)),
             sqlite,
             nats: Nats::new(Arc::clone(&settings), Arc::clone(&lines)),
             subscription: Subscription::new(Arc::clone(&settings), lines),
-            #[cfg(feature = "rhai")]
-            rhai: Rhai::new(Arc::clone(&settings)),
             script: Script::new(settings, sources),
         }
     }

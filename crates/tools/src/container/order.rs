@@ -127,6 +127,9 @@ fn limits(config: Config<'_>, settings: &Settings) -> Result<Vec<String>, TaskEr
         None => settings.walls.memory,
     };
     let mut words = vec!["--security-opt".to_owned(), "no-new-privileges".to_owned()];
+    if settings.sandbox.is_offline {
+        words.extend(["--network".to_owned(), "none".to_owned()]);
+    }
     if let Some(memory) = memory {
         let bytes = memory.as_bytes().to_string();
         // As much with swap as without: none.

@@ -5,7 +5,7 @@ use std::path::Path;
 use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind};
 
 use crate::config::{Config, missing, unreadable, wrong};
-use crate::roots::check_root;
+use crate::roots::check_mount;
 use crate::settings::Settings;
 
 /// What is mounted, and where.
@@ -189,7 +189,7 @@ fn host_path(path: &str, settings: &Settings) -> Result<String, TaskError> {
         };
         TaskError::new(kind, format!("'{path}' cannot be mounted: {error}"))
     })?;
-    check_root(&real, &format!("'{path}'"), settings)?;
+    check_mount(&real, &format!("'{path}'"), settings)?;
     let real = real.to_str();
     let real = real.ok_or_else(|| unreadable("volumes", "holds a path that is not UTF-8"))?;
     Ok(real.to_owned())

@@ -19,7 +19,7 @@ use noetl_types::{Json, TaskError, TaskErrorKind};
 
 pub(crate) use self::fault::failed;
 pub(crate) use self::line::Lines;
-pub(crate) use self::streams::{Fetch, fetch, long_enough};
+pub(crate) use self::streams::{Fetch, acknowledge, fetch, long_enough};
 pub(crate) use self::target::Target;
 use crate::call::{Call, Outcome};
 use crate::config::{Config, missing, printed, wrong};

@@ -103,25 +103,16 @@ impl Talk<'_> {
         };
         let wants_ack = self.config.flag("ack")?.unwrap_or(true);
         let fetched = fetch(&self.jetstream, &wish).await?;
-        let mut acked = 0_u64;
-        let mut messages = Vec::with_capacity(fetched.len());
-        for one in fetched {
-            if wants_ack {
-                one.message
-                    .double_ack()
-                    .await
-                    .map_err(|error| failed("a message cannot be acknowledged", &*error))?;
-                acked += 1;
-            }
-            messages.push(one.told);
-        }
+        let acked = if wants_ack {
+            acknowledge(&fetched).await?
+        } else {
+            0
+        };
+        let messages: Vec<Json> = fetched.into_iter().map(|one| one.told).collect();
         Ok(success([
             ("stream", Json::from(stream)),
             ("consumer", Json::from(consumer)),
-            (
-                "count",
-                Json::from(u64::try_from(messages.len()).unwrap_or(u64::MAX)),
-            ),
+            ("count", Json::from(messages.len())),
             ("acked", Json::from(acked)),
             ("messages", Json::list(messages)),
         ]))
@@ -244,6 +235,36 @@ pub(crate) async fn fetch(
     Ok(fetched)
 }
 
+/// Acknowledges messages in their order; gives how many of them.
+pub(crate) async fn acknowledge(fetched: &[Fetched]) -> Result<usize, TaskError> {
+    count_settled(fetched.iter().map(async |one| {
+        let acked = one.message.double_ack().await;
+        acked.map_err(|error| failed("a message cannot be acknowledged", &*error))
+    }))
+    .await
+}
+
+/// How many of some orders were carried out until one could not be. Only of the first is that an
+/// error: a server has forgotten the messages before, so that nobody would ever see them, while
+/// those from there on come again.
+async fn count_settled<F>(orders: impl Iterator<Item = F>) -> Result<usize, TaskError>
+where
+    F: Future<Output = Result<(), TaskError>>,
+{
+    let mut count = 0;
+    for order in orders {
+        match order.await {
+            Ok(()) => count += 1,
+            Err(error) if count == 0 => return Err(error),
+            Err(error) => {
+                tracing::warn!("{} after {count} of a batch: {}", error.kind, error.message);
+                break;
+            }
+        }
+    }
+    Ok(count)
+}
+
 fn told(message: jetstream::Message) -> Result<Fetched, TaskError> {
     let info = message
         .info()
@@ -288,4 +309,32 @@ fn time(nanos: i128) -> Json {
     let micros = i64::try_from(nanos / 1_000).ok();
     let time = micros.and_then(|micros| Timestamp::from_micros(micros).ok());
     Json::from(time.map(|time| time.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// What is acknowledged is given, whatever becomes of the rest.
+    #[tokio::test]
+    async fn an_acknowledgement_that_fails_ends_them_and_loses_none() {
+        let counted = async |fails_at: usize| {
+            let asked = Cell::new(0);
+            let order = async |number: usize| {
+                asked.set(asked.get() + 1);
+                if number == fails_at {
+                    return Err(TaskError::new(TaskErrorKind::Timeout, "no answer"));
+                }
+                Ok(())
+            };
+            let counted = count_settled((0..4).map(order)).await;
+            (counted.map_err(|error| error.kind), asked.get())
+        };
+        assert_eq!(counted(0).await, (Err(TaskErrorKind::Timeout), 1));
+        assert_eq!(counted(1).await, (Ok(1), 2));
+        assert_eq!(counted(3).await, (Ok(3), 4));
+        assert_eq!(counted(4).await, (Ok(4), 4));
+    }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use noetl_tls::{Connector, Tls};
-use noetl_types::{TaskError, TaskErrorKind};
+use noetl_types::{ByteSize, TaskError, TaskErrorKind};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
@@ -26,7 +26,7 @@ use crate::tls::tls_fault;
 const CANCEL_TIME: Duration = Duration::from_secs(5);
 
 /// The largest file of certificates that is read.
-const LARGEST_ROOTS: u64 = 1024 * 1024;
+const LARGEST_ROOTS: ByteSize = ByteSize::from_mib(1);
 
 type Stream = Either<TcpStream, UnixStream>;
 
@@ -248,15 +248,11 @@ async fn certificates(root: &str, settings: &Settings) -> Result<Vec<u8>, TaskEr
     if root.trim_start().starts_with("-----BEGIN") {
         return Ok(root.as_bytes().to_vec());
     }
-    let path = roots::opened("file of certificates", Path::new(root), settings)?;
-    let failed = |error: io::Error| {
-        let message = format!("the file of certificates '{root}' cannot be read: {error}");
-        TaskError::new(TaskErrorKind::StorageAccess, message)
-    };
-    let size = tokio::fs::metadata(&path).await.map_err(failed)?.len();
-    if size > LARGEST_ROOTS {
-        let message = format!("the file of certificates '{root}' has {size} bytes");
-        return Err(TaskError::new(TaskErrorKind::Limit, message));
-    }
-    tokio::fs::read(&path).await.map_err(failed)
+    roots::read(
+        "file of certificates",
+        Path::new(root),
+        LARGEST_ROOTS,
+        settings,
+    )
+    .await
 }

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use self::value::{dynamic, json};
 use crate::call::{Call, Outcome};
 use crate::config::{Config, missing};
-use crate::http::Http;
+use crate::http::{Http, Web};
 use crate::lenient::lenient_json;
 use crate::settings::Settings;
 use crate::tool::{Scope, Tool};
@@ -43,9 +43,9 @@ pub(crate) struct Rhai {
 }
 
 impl Rhai {
-    pub(crate) fn new(settings: Arc<Settings>) -> Self {
+    pub(crate) fn new(settings: Arc<Settings>, web: Arc<Web>) -> Self {
         Self {
-            http: Arc::new(Http::new(&settings)),
+            http: Arc::new(Http::new(web, settings.payload_cap)),
             settings,
         }
     }

@@ -33,6 +33,7 @@ fn kind(code: ErrorCode) -> TaskErrorKind {
         ErrorCode::ConstraintViolation => TaskErrorKind::DbConstraint,
         ErrorCode::CannotOpen => TaskErrorKind::DbConnection,
         ErrorCode::DiskFull => TaskErrorKind::StorageQuota,
+        ErrorCode::TooBig => TaskErrorKind::Limit,
         ErrorCode::PermissionDenied => TaskErrorKind::StorageAccess,
         ErrorCode::AuthorizationForStatementDenied => TaskErrorKind::Auth,
         ErrorCode::OperationInterrupted => TaskErrorKind::Timeout,

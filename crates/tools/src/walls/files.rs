@@ -12,26 +12,13 @@ use rustix::mount::{
     mount_change, mount_remount, move_mount, open_tree,
 };
 
-use super::Order;
+use super::{Order, sockets};
 
 /// Folders that everybody can write to: the task gets its own, in memory.
 const TEMPORARY: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
 
 /// What a temporary folder holds at most.
 const TEMPORARY_SIZE: &str = "mode=1777,size=1073741824";
-
-/// Sockets that would lead a task out of its walls: engines of containers, databases, the system.
-const SOCKETS: [&str; 9] = [
-    "/run/postgresql",
-    "/run/docker.sock",
-    "/run/docker",
-    "/run/containerd",
-    "/run/podman",
-    "/run/crio",
-    "/run/user",
-    "/run/dbus",
-    "/run/systemd/private",
-];
 
 /// Puts a `/proc` of the own pid namespace in the place of the old one.
 pub(super) fn own_proc() -> Result<(), String> {
@@ -46,37 +33,80 @@ fn private() -> Result<(), String> {
     mount_change("/", flags).map_err(|error| format!("/: {error}"))
 }
 
+/// What becomes of a place. Of several at the same place a later one goes over an earlier one.
+#[derive(Debug)]
+enum Layer {
+    /// A folder of the task's own is in its place.
+    Temporary,
+    /// It can be written to. It was taken before anything covered it.
+    Open(OwnedFd),
+    /// It is not to be seen.
+    Hidden,
+}
+
+impl Layer {
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Temporary => 0,
+            Self::Open(_) => 1,
+            Self::Hidden => 2,
+        }
+    }
+}
+
 /// Raises the wall around the files.
 pub(super) fn raise(order: &Order) -> Result<(), String> {
     private()?;
     // The private folder is usually in a temporary one, which is about to be covered; so may be what
     // the operator names.
     let folder = taken(&order.private)?;
-    let writable: Vec<_> = order
-        .writable
-        .iter()
-        .map(|path| taken(path).map(|tree| (path, tree)))
-        .collect();
+    let (layers, mut done) = layers(order);
     // What fails here is told in the end: the folder has to come back in any case, since a task
     // without this wall still has to work.
-    let mut done = Ok(());
-    for path in TEMPORARY.map(Path::new) {
-        done = done.and(cover(path, TEMPORARY_SIZE));
-    }
-    let sockets = SOCKETS.iter().map(PathBuf::from);
-    for path in sockets.chain(order.hidden.iter().cloned()) {
-        done = done.and(hide(&path));
-    }
-    for taken in writable {
-        done = done.and(taken.and_then(|(path, tree)| put(&tree, path)));
+    for (path, layer) in &layers {
+        done = done.and(match layer {
+            Layer::Temporary => cover(path, TEMPORARY_SIZE),
+            Layer::Open(tree) => put(tree, path),
+            Layer::Hidden => hide(path),
+        });
     }
     put(&folder, &order.private)?;
-    done.and(close_all(order))
+    done.and(close_all(order, &layers))
 }
 
-/// A folder as it is, whatever covers its place later.
+/// What becomes of which place, a folder before what is in it: so a folder that can be written to
+/// brings back nothing that is hidden in it, and one within a hidden place is there.
+fn layers(order: &Order) -> (Vec<(PathBuf, Layer)>, Result<(), String>) {
+    let mut done = Ok(());
+    let mut layers = Vec::new();
+    for path in TEMPORARY.map(Path::new) {
+        // Where it is another name of a folder, it is that folder which counts.
+        if fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
+            layers.push((path.to_owned(), Layer::Temporary));
+        }
+    }
+    for path in &order.writable {
+        let real = fs::canonicalize(path).map_err(|error| told(path, &error));
+        match real.and_then(|real| taken(&real).map(|tree| (real, tree))) {
+            Ok((real, tree)) => layers.push((real, Layer::Open(tree))),
+            Err(why) => done = done.and(Err(why)),
+        }
+    }
+    for path in sockets().iter().chain(&order.hidden) {
+        // What is not there need not be hidden.
+        if let Ok(real) = fs::canonicalize(path) {
+            layers.push((real, Layer::Hidden));
+        }
+    }
+    layers.sort_by_key(|(path, layer)| (path.components().count(), layer.rank()));
+    (layers, done)
+}
+
+/// A folder as it is, with what is mounted in it, whatever covers its place later.
 fn taken(path: &Path) -> Result<OwnedFd, String> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE;
     open_tree(CWD, path, flags).map_err(|error| told(path, &error))
 }
 
@@ -91,30 +121,26 @@ fn told(path: &Path, error: &dyn std::fmt::Display) -> String {
     format!("{}: {error}", path.display())
 }
 
-/// Puts an empty folder over one, where there is one that is not only another name.
+/// Puts an empty folder over one.
 fn cover(path: &Path, options: &str) -> Result<(), String> {
-    if !fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()) {
-        return Ok(());
-    }
     let options = std::ffi::CString::new(options).map_err(|error| error.to_string())?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     mount("tmpfs", path, "tmpfs", flags, Some(options.as_c_str()))
         .map_err(|error| told(path, &error))
 }
 
-/// Makes something invisible, where it is there.
+/// Makes something invisible, where nothing covers it already.
 fn hide(path: &Path) -> Result<(), String> {
-    let Ok(path) = fs::canonicalize(path) else {
-        return Ok(());
-    };
-    if path.is_dir() {
-        return cover(&path, "mode=0755,size=65536");
+    match fs::symlink_metadata(path) {
+        Err(_) => Ok(()),
+        Ok(found) if found.is_dir() => cover(path, "mode=0755,size=65536"),
+        Ok(_) => mount_bind("/dev/null", path).map_err(|error| told(path, &error)),
     }
-    mount_bind("/dev/null", &path).map_err(|error| told(&path, &error))
 }
 
 /// Lets nothing be written, the task's own folders excepted.
-fn close_all(order: &Order) -> Result<(), String> {
+fn close_all(order: &Order, layers: &[(PathBuf, Layer)]) -> Result<(), String> {
+    let private = fs::canonicalize(&order.private).map_err(|error| told(&order.private, &error))?;
     let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(|error| error.to_string())?;
     for line in mounts.lines() {
         let mut fields = line.split(' ').skip(4);
@@ -122,11 +148,12 @@ fn close_all(order: &Order) -> Result<(), String> {
             continue;
         };
         let path = unescaped(path);
-        let is_own = path == order.private
-            || order.writable.contains(&path)
-            || TEMPORARY.iter().any(|own| path == Path::new(own));
+        // The last layer that has to do with it is the nearest one.
+        let mut nearest = layers.iter().rev();
+        let layer = nearest.find(|(place, _)| path.starts_with(place));
+        let is_open = matches!(layer, Some((_, Layer::Temporary | Layer::Open(_))));
         let is_closed = options.split(',').any(|option| option == "ro");
-        if is_own || is_closed {
+        if path == private || is_open || is_closed {
             continue;
         }
         let flags = MountFlags::BIND | MountFlags::RDONLY | kept(options);

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+#[cfg(target_arch = "x86_64")]
+use seccompiler::sock_filter;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, TargetArch, apply_filter,
@@ -68,12 +70,51 @@ const REFUSED: [i64; 52] = [
 /// Puts words into a terminal as if they had been typed there.
 const TERMINAL_REQUESTS: [u64; 2] = [libc::TIOCSTI, libc::TIOCLINUX];
 
+/// Processors of this kind know each call by a second number, which has this bit: whoever only looks
+/// for the first one lets the call through by the other. No usual program has a use for them.
+#[cfg(target_arch = "x86_64")]
+const OTHER_TABLE_BIT: u32 = 0x4000_0000;
+
+/// Refuses every call of that second table: reads the number, and looks for the bit.
+#[cfg(target_arch = "x86_64")]
+const OTHER_TABLE: [sock_filter; 4] = [
+    statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
+    statement(
+        libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K,
+        OTHER_TABLE_BIT,
+        1,
+    ),
+    statement(
+        libc::BPF_RET | libc::BPF_K,
+        libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs(),
+        0,
+    ),
+    statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0),
+];
+
+/// A statement of a filter, which skips some others where what it looks for is not so.
+#[cfg(target_arch = "x86_64")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the kernel's codes have 16 bits"
+)]
+const fn statement(code: u32, value: u32, skips_unless: u8) -> sock_filter {
+    sock_filter {
+        code: code as u16,
+        jt: 0,
+        jf: skips_unless,
+        k: value,
+    }
+}
+
 /// Raises the wall around system calls.
 pub(super) fn raise() -> Result<(), String> {
     install().map_err(|error| error.to_string())
 }
 
 fn install() -> Result<(), seccompiler::Error> {
+    #[cfg(target_arch = "x86_64")]
+    apply_filter(&OTHER_TABLE)?;
     apply_filter(&refusing()?)?;
     // The arguments of this one cannot be looked at. Everybody who uses it knows a kernel that does
     // not have it, and makes do with `clone`, whose arguments can.

@@ -21,7 +21,7 @@ mod outside;
 mod standing;
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use noetl_types::{TaskError, TaskErrorKind};
 use serde::{Deserialize, Serialize};
@@ -41,6 +41,28 @@ const VARIABLE_PREFIX: &str = "NOETL_OF_TASK_";
 
 /// What the launcher ends with when it refuses or cannot start the program, as shells do.
 const REFUSED: u8 = 126;
+
+/// Folders that sockets of the machine are in.
+const RUN: [&str; 2] = ["/run", "/var/run"];
+
+/// Sockets that would lead a task out of its walls: engines of containers, databases, the system.
+const SOCKETS: [&str; 9] = [
+    "postgresql",
+    "docker.sock",
+    "docker",
+    "containerd",
+    "podman",
+    "crio",
+    "user",
+    "dbus",
+    "systemd/private",
+];
+
+/// Where sockets are that would lead a task out of its walls.
+pub(crate) fn sockets() -> Vec<PathBuf> {
+    let of = |folder| SOCKETS.iter().map(move |name| Path::new(folder).join(name));
+    RUN.into_iter().flat_map(of).collect()
+}
 
 /// A wall that needs the kernel's leave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -154,9 +176,11 @@ pub struct Sandbox {
     /// The program that raises them: one that hands its arguments to [`launch`] where the first is
     /// [`LAUNCHER_WORD`].
     pub launcher: Option<PathBuf>,
-    /// Files and folders of the platform, which tasks do not see.
+    /// Files and folders of the platform, which tasks do not see, and which no tool touches for them
+    /// either, with walls or without.
     pub hidden: Vec<PathBuf>,
-    /// Folders that tasks may write to besides their own.
+    /// Folders that tasks may write to besides their own. Where one has to do with a hidden place,
+    /// the inner of the two is what it is.
     pub writable: Vec<PathBuf>,
 }
 
@@ -191,8 +215,8 @@ pub(crate) struct Launch {
 /// How a program of a task is started: within the walls that the operator wants.
 pub(crate) fn walled(
     settings: &Settings,
-    private: &std::path::Path,
-    cwd: &std::path::Path,
+    private: &Path,
+    cwd: &Path,
     plain: Launch,
 ) -> Result<Launch, TaskError> {
     let sandbox = &settings.sandbox;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use noetl_tools::walls::SandboxMode;
 use noetl_tools::{Call, CancellationToken, Settings, ToolKind, Toolbox};
 use noetl_types::{Json, TaskErrorKind};
 use tempfile::TempDir;
@@ -34,7 +35,7 @@ run)
     name=$2; shift 2
     while :; do
         case "$1" in
-        --security-opt|--memory|--memory-swap|--cpus|--pids-limit|--label|--mount|--entrypoint) shift 2 ;;
+        --security-opt|--network|--memory|--memory-swap|--cpus|--pids-limit|--label|--mount|--entrypoint) shift 2 ;;
         --env) case "$2" in *=*) ;; *) eval "echo \"$2 is \$$2\"" ;; esac; shift 2 ;;
         *) break ;;
         esac
@@ -290,6 +291,71 @@ async fn volumes_of_the_machine_and_of_the_engine() {
     let (kind, message) = error(&closed.toolbox, container(&config)).await;
     assert_eq!(kind, TaskErrorKind::Auth);
     assert!(message.contains("the operator opened"), "{message}");
+}
+
+/// The engine stands outside of the walls, so a container gets nothing that leads it there.
+#[tokio::test]
+async fn a_container_gets_nothing_that_the_walls_hide() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().canonicalize().unwrap();
+    let path = |name: &str| folder.join(name);
+    for name in ["data/keys", "engine", "out", "link"] {
+        std::fs::create_dir_all(path(name)).unwrap();
+    }
+    std::os::unix::fs::symlink(path("data"), path("link/data")).unwrap();
+    std::fs::write(path("engine/my.sock"), "").unwrap();
+    let house = |mode: SandboxMode| {
+        House::with("docker", |settings| {
+            settings.sandbox.mode = mode;
+            settings.sandbox.hidden = vec![path("data")];
+            settings.sandbox.writable = vec![path("out")];
+            let engine = format!("unix://{}", path("engine/my.sock").display());
+            let environment = &mut settings.container.environment;
+            environment.insert("DOCKER_HOST".into(), engine);
+        })
+    };
+    let mount = |folder: &Path| {
+        let folder = folder.display();
+        format!(r#"{{"image": "plain", "volumes": ["{folder}:/in"]}}"#)
+    };
+    let (off, walled) = (house(SandboxMode::Off), house(SandboxMode::BestEffort));
+    for own in [path("data"), path("data/keys"), path("link/data")] {
+        for house in [&off, &walled] {
+            let part = "the platform's own";
+            refused(house, &mount(&own), TaskErrorKind::Auth, part).await;
+        }
+    }
+    for above in [folder.clone(), PathBuf::from("/")] {
+        let part = "the platform's own";
+        refused(&walled, &mount(&above), TaskErrorKind::Auth, part).await;
+    }
+    for socket in [path("engine"), path("engine/my.sock"), "/run".into()] {
+        let part = "a socket of the worker's machine";
+        refused(&walled, &mount(&socket), TaskErrorKind::Auth, part).await;
+    }
+    assert!(walled.asked().is_empty());
+    for (house, open) in [(&off, folder.clone()), (&walled, path("link"))] {
+        let outcome = run(&house.toolbox, container(&mount(&open))).await;
+        assert_eq!(outcome.error, None);
+    }
+    let strict = house(SandboxMode::Strict);
+    let part = "NOETL_SANDBOX=strict";
+    refused(&strict, &mount(&path("link")), TaskErrorKind::Auth, part).await;
+    let outcome = run(&strict.toolbox, container(&mount(&path("out")))).await;
+    assert_eq!(outcome.error, None);
+}
+
+#[tokio::test]
+async fn a_container_of_an_offline_worker_is_offline() {
+    for is_offline in [true, false] {
+        let set = |settings: &mut Settings| settings.sandbox.is_offline = is_offline;
+        let house = House::with("docker", set);
+        let outcome = run(&house.toolbox, container(r#"{"image": "plain"}"#)).await;
+        assert_eq!(outcome.error, None);
+        let asked = house.asked();
+        let order = asked.iter().find(|line| line.starts_with("run")).unwrap();
+        assert_eq!(order.contains(" --network none "), is_offline, "{order}");
+    }
 }
 
 #[tokio::test]

@@ -9,6 +9,7 @@
 
 mod container;
 mod database;
+mod guard;
 mod http;
 mod interpreters;
 mod mcp;

@@ -2,6 +2,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use noetl_tools::walls::SandboxMode;
 use noetl_tools::{CancellationToken, Settings, ToolKind, Toolbox};
 use noetl_types::{ByteSize, Json, TaskErrorKind};
 use tempfile::TempDir;
@@ -306,6 +307,94 @@ async fn only_opened_folders_hold_databases() {
     );
     data(&toolbox, sqlite(&inside, &query(&attach))).await;
     assert!(std::fs::read_dir(&shut).unwrap().next().is_none());
+}
+
+/// The worker itself opens the file, so the walls around processes do not keep a task from it.
+#[tokio::test]
+async fn the_platforms_own_database_is_no_business_of_tasks() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    std::fs::create_dir(folder.path().join("data")).unwrap();
+    let own = path("data/noetl.db");
+    data(&toolbox(), sqlite(&own, &query("CREATE TABLE t (a)"))).await;
+    std::os::unix::fs::symlink(&own, path("link.db")).unwrap();
+    for mode in [SandboxMode::Off, SandboxMode::BestEffort] {
+        let mut settings = settings();
+        settings.sandbox.mode = mode;
+        settings.sandbox.hidden = vec![folder.path().join("data")];
+        let toolbox = Toolbox::new(settings);
+        let mine = path("mine.db");
+        data(
+            &toolbox,
+            sqlite(&mine, &query("CREATE TABLE IF NOT EXISTS t (a)")),
+        )
+        .await;
+        for name in [&own, &path("data/new.db"), &path("link.db")] {
+            let error = fault(&toolbox, sqlite(name, &query("SELECT * FROM t"))).await;
+            assert_eq!(error.kind, TaskErrorKind::Auth, "{name}: {}", error.message);
+        }
+        let escaped = own.replace('/', "%2f");
+        for text in [
+            format!("ATTACH '{own}' AS other"),
+            format!("ATTACH '{}' AS other", path("link.db")),
+            format!("ATTACH 'file:{own}' AS other"),
+            format!("ATTACH 'file:{escaped}' AS other"),
+            format!("ATTACH 'FILE:{escaped}?mode=ro' AS other"),
+            format!("VACUUM INTO '{}'", path("data/copy.db")),
+        ] {
+            let error = fault(&toolbox, sqlite(&mine, &query(&text))).await;
+            assert_eq!(error.kind, TaskErrorKind::Auth, "{text}: {}", error.message);
+        }
+        // A name that is only known when the statement runs.
+        let attach = with("ATTACH ? AS other", &format!("[\"{}\"]", path("b.db")));
+        let outcome = run(&toolbox, sqlite(&mine, &attach)).await;
+        assert_eq!(outcome.error.is_none(), mode == SandboxMode::Off);
+        data(&toolbox, sqlite(&mine, &query("VACUUM"))).await;
+    }
+    assert_eq!(std::fs::read_dir(path("data")).unwrap().count(), 1);
+    let script = format!(r#"{{"script": {{"type": "local", "uri": "{own}"}}}}"#);
+    let mut settings = settings();
+    settings.sandbox.hidden = vec![folder.path().join("data")];
+    let script = call(ToolKind::Script, &value(&script));
+    let (kind, message) = error(&Toolbox::new(settings), script).await;
+    assert_eq!(kind, TaskErrorKind::Auth, "{message}");
+}
+
+#[tokio::test]
+async fn what_is_in_memory_has_a_bound() {
+    let mut settings = settings();
+    settings.payload_cap = ByteSize::from_mib(2);
+    settings.sandbox.mode = SandboxMode::BestEffort;
+    let toolbox = Toolbox::new(settings);
+    let mebibyte = "CREATE TABLE t (a); WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL \
+        SELECT n + 1 FROM c LIMIT 400) INSERT INTO t SELECT zeroblob(1048576) FROM c";
+    for before in [
+        "",
+        "PRAGMA max_page_count = 1000000;",
+        "PRAGMA Page_Size = 65536; VACUUM;",
+    ] {
+        let many = query(&format!("{before} {mebibyte}"));
+        let error = fault(&toolbox, sqlite(":memory:", &many)).await;
+        assert_eq!(error.kind, TaskErrorKind::StorageQuota, "{before}");
+        toolbox.forget("7002");
+    }
+    let attach = sqlite(":memory:", &query("ATTACH ':memory:' AS other"));
+    assert_eq!(fault(&toolbox, attach).await.kind, TaskErrorKind::Auth);
+    let large = sqlite(":memory:", &query("SELECT length(zeroblob(2097153))"));
+    assert_eq!(fault(&toolbox, large).await.kind, TaskErrorKind::Limit);
+    let fits = sqlite(":memory:", &query("SELECT length(zeroblob(2000000)) AS n"));
+    assert_eq!(rows(&toolbox, fits).await, r#"[{"n":2000000}]"#);
+}
+
+#[tokio::test]
+async fn a_pipe_is_no_database() {
+    let (folder, _) = file();
+    let pipe = folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.unwrap().success());
+    let pipe = pipe.display().to_string();
+    let error = fault(&toolbox(), sqlite(&pipe, &query("SELECT 1"))).await;
+    assert_eq!(error.kind, TaskErrorKind::StorageAccess);
 }
 
 #[tokio::test]
