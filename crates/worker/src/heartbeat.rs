@@ -18,6 +18,9 @@ use crate::shop::{Shop, answered};
 const MOST: usize = 500;
 /// Time for the answer to a sign of life.
 const ANSWER: Duration = Duration::from_secs(30);
+/// Least time for the answer to a renewal. Leases may be short; a server under load still answers
+/// when it can, and what it says counts.
+const RENEWAL: Duration = Duration::from_secs(5);
 /// What a worker is called in the list of processes.
 const KIND: &str = "worker_pool";
 
@@ -57,7 +60,7 @@ async fn renew(shop: &Shop) -> bool {
             leases: some.iter().map(|held| held.lease()).collect(),
             extend_ms: Some(shop.settings.lease.as_ms()),
         };
-        match answered(shop.pace(), shop.api.heartbeat(request)).await {
+        match answered(shop.pace().max(RENEWAL), shop.api.heartbeat(request)).await {
             Ok(answer) => {
                 for kept in &answer.leases {
                     heed(some, kept);

@@ -62,9 +62,13 @@ impl Held {
     }
 }
 
-/// How long a command is granted, unless it is renewed.
-pub(crate) fn granted(command: &LeasedCommand) -> Millis {
-    command.lease_until.since(command.claimed_at)
+/// How long a command is granted, unless it is renewed. A lease that ends with the deadline of its
+/// command tells nothing: it was cut there, and no renewal makes it last longer.
+pub(crate) fn granted(command: &LeasedCommand) -> Option<Millis> {
+    let is_cut = command
+        .deadline_at
+        .is_some_and(|deadline| deadline <= command.lease_until);
+    (!is_cut).then(|| command.lease_until.since(command.claimed_at))
 }
 
 /// All commands that the worker holds.

@@ -25,8 +25,8 @@ use crate::shop::{Shop, answered};
 const CALLS: usize = 4;
 /// Bytes of data in one call. What is larger by itself goes alone.
 const MAX_BYTES: usize = 4 << 20;
-/// Time for the answer to a report.
-const ANSWER: Duration = Duration::from_mins(2);
+/// Time for the answer to a report, whatever its size: more than the way over HTTP gives the largest.
+const ANSWER: Duration = Duration::from_mins(5);
 /// How often a report is sent whose answers cannot be understood.
 const MAX_RIDDLES: u32 = 3;
 

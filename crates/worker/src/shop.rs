@@ -132,7 +132,9 @@ impl Shop {
                 );
                 continue;
             };
-            self.note_lease(granted(&command));
+            if let Some(granted) = granted(&command) {
+                self.note_lease(granted);
+            }
             tokio::spawn(crate::command::work(Arc::clone(self), command, slot));
         }
     }

@@ -8,6 +8,7 @@ use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AF
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::Client;
 use crate::error::ApiError;
@@ -15,6 +16,9 @@ use crate::problem::Problem;
 
 /// The header that names the key under which an effect happens once.
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// How much longer a call may take for each MiB that goes either way: a server gives a slow sender
+/// half of it, and has to write down what it was sent.
+const PER_MIB: Millis = Millis::from_secs(2);
 /// Bytes of a problem that are read at most.
 const MAX_PROBLEM: u64 = 1 << 20;
 
@@ -83,7 +87,7 @@ impl Client {
         if response.status().is_success() {
             return Ok(response);
         }
-        Err(refusal(response).await)
+        Err(refusal(response, self.inner.timeout).await)
     }
 
     /// Reads an answer that is JSON.
@@ -91,7 +95,8 @@ impl Client {
         &self,
         response: Response,
     ) -> Result<T, ApiError> {
-        let body = bounded(response, self.inner.max_answer.as_bytes()).await?;
+        let most = self.inner.max_answer.as_bytes();
+        let body = bounded(response, most, self.inner.timeout).await?;
         serde_json::from_slice(&body)
             .map_err(|error| ApiError::Unreadable(error.to_string().into()))
     }
@@ -102,12 +107,14 @@ impl Client {
         request: RequestBuilder,
         wait_ms: u64,
     ) -> Result<Response, ApiError> {
-        let timeout = self.inner.timeout.saturating_add(Millis::from_ms(wait_ms));
-        request
-            .timeout(Duration::from_millis(timeout.as_ms()))
-            .send()
-            .await
-            .map_err(unreachable)
+        let request = request.build().map_err(unreachable)?;
+        let body = request.body().and_then(reqwest::Body::as_bytes);
+        let bytes = body.map_or(0, <[u8]>::len);
+        let waited = self.inner.timeout.saturating_add(Millis::from_ms(wait_ms));
+        let patience = waited.saturating_add(grace(bytes));
+        // A time limit of the request would be one for its answer too, however large that is.
+        let answered = timeout(patience.into(), self.inner.http.execute(request)).await;
+        answered.map_err(|_| silent())?.map_err(unreachable)
     }
 
     /// A request without a body.
@@ -121,28 +128,44 @@ impl Client {
     }
 }
 
-/// The body of an answer, unless it is larger than it may be.
-async fn bounded(mut response: Response, most: u64) -> Result<Vec<u8>, ApiError> {
+/// How much longer so many bytes may take.
+pub(super) fn grace(bytes: usize) -> Millis {
+    const MIB: u64 = 1 << 20;
+    PER_MIB.saturating_mul(bytes as u64 / MIB)
+}
+
+/// The server did not answer in time.
+fn silent() -> ApiError {
+    ApiError::Unreachable("no answer in time".into())
+}
+
+/// The body of an answer, unless it is larger than it may be or takes too long for what has come.
+async fn bounded(mut response: Response, most: u64, patience: Millis) -> Result<Vec<u8>, ApiError> {
     let too_large = || ApiError::Unreadable(format!("it has more than {most} bytes").into());
     let told = response.content_length().unwrap_or(0);
     if told > most {
         return Err(too_large());
     }
     let mut body = Vec::with_capacity(usize::try_from(told).unwrap_or(0));
-    while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
+    let started = Instant::now();
+    loop {
+        let end = started + Duration::from(patience.saturating_add(grace(body.len())));
+        let chunk = timeout_at(end, response.chunk()).await;
+        let Some(chunk) = chunk.map_err(|_| silent())?.map_err(unreachable)? else {
+            return Ok(body);
+        };
         if body.len() as u64 + chunk.len() as u64 > most {
             return Err(too_large());
         }
         body.extend_from_slice(&chunk);
     }
-    Ok(body)
 }
 
 /// What a server that does not do what it is asked says about it.
-pub(super) async fn refusal(response: Response) -> ApiError {
+pub(super) async fn refusal(response: Response, patience: Millis) -> ApiError {
     let status = response.status();
     let retry_after = retry_after(response.headers());
-    let body = match bounded(response, MAX_PROBLEM).await {
+    let body = match bounded(response, MAX_PROBLEM, patience).await {
         Ok(body) => body,
         Err(error) => return error,
     };

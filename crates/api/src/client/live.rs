@@ -68,7 +68,7 @@ impl Client {
             Err(_) => return Err(silent()),
         };
         if !response.status().is_success() {
-            return Err(call::refusal(response).await);
+            return Err(call::refusal(response, self.inner.timeout).await);
         }
         let most = usize::try_from(self.inner.max_answer.as_bytes()).unwrap_or(usize::MAX);
         Ok(LiveLog {

@@ -15,7 +15,8 @@ pub struct ClientSettings {
     pub authority: Option<Vec<u8>>,
     /// How long a connection may take to come about.
     pub connect_timeout: Millis,
-    /// How long a call may take, besides the time that it asks the server to wait.
+    /// How long a call may take, besides the time that it asks the server to wait and what large
+    /// bodies take.
     pub timeout: Millis,
     /// The largest answer that it reads.
     pub max_answer: ByteSize,

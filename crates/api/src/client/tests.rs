@@ -110,6 +110,41 @@ async fn answers_have_a_bound() {
     }
 }
 
+/// What is large takes its time, whatever a usual call may take.
+#[tokio::test]
+async fn a_large_body_has_more_time() {
+    const BYTES: usize = 16 << 20;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}/", listener.local_addr().unwrap());
+    let server = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let (mut came, mut part) = (0, vec![0; 1 << 16]);
+        while came < BYTES {
+            match stream.read(&mut part).await {
+                Ok(length) if length > 0 => came += length,
+                _ => return false,
+            }
+        }
+        true
+    });
+    let settings = ClientSettings {
+        timeout: Millis::from_ms(1),
+        ..ClientSettings::default()
+    };
+    let client = Client::new(&base, settings).unwrap();
+    let data = PutResult::new("n", Json::from("x".repeat(BYTES)));
+    // It is not answered, but nobody cut it off before it was there.
+    assert!(client.put_result(execution_id(), data, "k").await.is_err());
+    assert!(server.await.unwrap());
+}
+
+#[test]
+fn the_more_comes_the_longer_it_may_take() {
+    assert_eq!(super::call::grace(0), Millis::ZERO);
+    assert_eq!(super::call::grace((1 << 20) - 1), Millis::ZERO);
+    assert_eq!(super::call::grace(72 << 20), Millis::from_secs(144));
+}
+
 #[tokio::test]
 async fn nobody_there_is_unreachable() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

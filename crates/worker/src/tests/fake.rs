@@ -128,6 +128,7 @@ pub(super) struct Seen {
     /// Says nothing of reports.
     pub(super) is_silent: bool,
     pub(super) report_delay: Duration,
+    pub(super) heartbeat_delay: Duration,
     pub(super) cancelled: BTreeSet<i64>,
     pub(super) lost: BTreeSet<i64>,
     pub(super) too_large: BTreeSet<i64>,
@@ -288,9 +289,13 @@ impl WorkerApi for FakeServer {
     }
 
     async fn heartbeat(&self, request: HeartbeatRequest) -> Result<HeartbeatAnswer, ApiError> {
-        self.see(|seen| {
+        let delay = self.see(|seen| {
             seen.check()?;
             seen.heartbeats += 1;
+            Ok::<_, ApiError>(seen.heartbeat_delay)
+        })?;
+        sleep(delay).await;
+        self.see(|seen| {
             let leases = request.leases.iter().map(|lease| {
                 let id = lease.command_id.get();
                 KeptLease {

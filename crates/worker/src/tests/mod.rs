@@ -183,6 +183,37 @@ async fn long_leases_are_renewed_no_less_often() {
     bench.end().await;
 }
 
+/// The lease of a short task ends with the task's deadline, which says nothing of other leases.
+#[tokio::test(start_paused = true)]
+async fn a_short_task_does_not_quicken_renewals() {
+    let bench = Bench::of(2);
+    let mut short = command(1, "ok");
+    let deadline = short.claimed_at.saturating_add(Millis::from_ms(300));
+    short.lease_until = deadline;
+    short.deadline_at = Some(deadline);
+    bench.server.offer([short, command(2, "long")]);
+    bench.until_reported(2).await;
+    let renewals = bench.server.see(|seen| seen.heartbeats);
+    assert!((5..=7).contains(&renewals), "{renewals}");
+    bench.end().await;
+}
+
+/// A server under load takes longer than the pace of short leases; its answer is heard all the same.
+#[tokio::test(start_paused = true)]
+async fn a_slow_answer_to_a_renewal_is_heard() {
+    let bench = Bench::of(1);
+    bench.server.see(|seen| {
+        seen.heartbeat_delay = Duration::from_secs(1);
+        seen.cancelled.insert(1);
+    });
+    let mut short = command(1, "hang");
+    short.lease_until = short.claimed_at.saturating_add(Millis::from_ms(600));
+    bench.server.offer([short, command(2, "ok")]);
+    bench.until_reported(1).await;
+    assert_eq!(bench.server.reported_ids(), [2]);
+    bench.end().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_server_that_is_away_gets_the_report_when_it_is_back() {
     let bench = Bench::of(2);
