@@ -92,10 +92,12 @@ fn inline(line: &str, mark: &str, style: Style, other: impl Fn(&str) -> String) 
     let mut shown = String::new();
     let mut rest = line;
     while let Some((before, marked, after)) = marked(rest, mark) {
-        shown = shown + &other(before) + &format!("{style}{marked}{style:#}");
+        shown.push_str(&other(before));
+        shown.push_str(&format!("{style}{marked}{style:#}"));
         rest = after;
     }
-    shown + &other(rest)
+    shown.push_str(&other(rest));
+    shown
 }
 
 fn marked<'t>(text: &'t str, mark: &str) -> Option<(&'t str, &'t str, &'t str)> {
