@@ -67,30 +67,47 @@ pub(super) async fn base_in(transaction: &Transaction<'_>) -> Result<FeedBase, S
 /// Below the oldest transaction that is still open nothing can appear any more.
 const SETTLED: &str = "tx < pg_snapshot_xmin(pg_current_snapshot())";
 
-/// About how many bytes an event has, as far as that can be many.
-const BYTES: &str = "1024
-    + coalesce(octet_length(context::text), 0)
-    + coalesce(octet_length(result::text), 0)
-    + coalesce(octet_length(meta::text), 0)
-    + coalesce(octet_length(extra::text), 0)
-    + coalesce(octet_length(error), 0)
-    + coalesce(octet_length(stack_trace), 0)";
+/// Columns of an event that can be large.
+const LARGE: [&str; 6] = [
+    "context::text",
+    "result::text",
+    "meta::text",
+    "extra::text",
+    "error",
+    "stack_trace",
+];
+
+/// About how many bytes an event has, as far as that can be many. What is not compressed tells its size
+/// without being read.
+fn bytes() -> String {
+    let size = |large: &str| {
+        let column = large.trim_end_matches("::text");
+        format!(
+            "CASE WHEN pg_column_compression({column}) IS NULL
+                 THEN coalesce(pg_column_size({column}), 0) ELSE octet_length({large}) END"
+        )
+    };
+    format!("1024 + {}", LARGE.map(size).join(" + "))
+}
 
 /// Events in an order, as long as those before them have no more than so many bytes.
 fn bounded(tx: &str, chosen: &str, order: &str) -> String {
-    let columns = EVENT.list();
+    let (columns, bytes) = (EVENT.list(), bytes());
+    // The order names what is stored: a name alone could be that of what is shown, which is no order
+    // that an index has.
+    let shown = order.replace("tx", "measured.tx");
     format!(
         "SELECT {columns}, {tx}, position, chosen
          FROM (
              SELECT *, count(*) OVER () AS chosen,
                  sum(bytes) OVER (ORDER BY {order}) - bytes AS bytes_before
              FROM (
-                 SELECT *, {BYTES} AS bytes FROM event WHERE {chosen}
+                 SELECT *, {bytes} AS bytes FROM event WHERE {chosen}
                  ORDER BY {order} LIMIT $3::bigint
              ) AS asked_for
          ) AS measured
          WHERE bytes_before < $4::bigint
-         ORDER BY {order}"
+         ORDER BY {shown}"
     )
 }
 
