@@ -92,6 +92,10 @@ pub trait Outlets {
     /// Where a stream stands.
     async fn stream_cursor(&self, name: &Text) -> Result<Option<StreamCursor>, StoreError>;
 
+    /// The position of the last event that was dropped for its age; 0 where none was. Whoever resumes
+    /// the feed from before it may have missed events.
+    async fn last_dropped(&self) -> Result<i64, StoreError>;
+
     /// How far the feed is ahead of a place, and since when it is held back.
     async fn feed_lag(&self, after: FeedPosition) -> Result<FeedLag, StoreError>;
 }

@@ -1,5 +1,6 @@
 //! Events as they happen: frames for browsers, lines for scripts.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -9,6 +10,7 @@ use axum::response::Response;
 use futures_util::stream::unfold;
 use noetl_api::execution::EventView;
 use noetl_types::ErrorCode;
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::answer::of_type;
@@ -62,18 +64,20 @@ impl Form {
         }
     }
 
-    /// An event under the id from which a client may resume.
-    fn write(
-        self,
-        text: &mut String,
-        id: &str,
-        event: &EventView,
-    ) -> Result<(), serde_json::Error> {
+    fn write(self, text: &mut String, news: &News) -> Result<(), serde_json::Error> {
         // JSON has no line breaks of its own, so one `data:` line holds it.
-        let data = serde_json::to_string(event)?;
+        let (id, name, data) = match news {
+            News::Event { id, event } => {
+                let data = serde_json::to_string(event)?;
+                (id, frame_name(event.event_type.as_str()), data)
+            }
+            News::Gap { id, first } => {
+                let gap = json!({ "event": "gap", "first_available": first });
+                (id, "gap".into(), gap.to_string())
+            }
+        };
         match self {
             Self::Frames => {
-                let name = &event.event_type;
                 text.push_str(&format!("id: {id}\nevent: {name}\ndata: {data}\n\n"));
             }
             Self::Lines => {
@@ -96,6 +100,19 @@ impl Form {
             Self::Frames => "event: end\ndata: {}\n\n",
             Self::Lines => "",
         }
+    }
+}
+
+/// What a frame is called that tells an event. Events that were copied may be called anything: none of
+/// them ends a line, or is taken for a frame that tells something else.
+fn frame_name(event_type: &str) -> Cow<'_, str> {
+    match event_type {
+        "end" | "gap" => format!("event.{event_type}").into(),
+        _ if event_type.contains(char::is_control) => {
+            let shown = event_type.replace(char::is_control, "\u{fffd}");
+            shown.into()
+        }
+        _ => event_type.into(),
     }
 }
 
@@ -123,13 +140,22 @@ pub(super) fn bad_id() -> Failure {
     )
 }
 
+/// What a live answer tells, with the id from which a client may resume behind it.
+#[derive(Debug)]
+pub(super) enum News {
+    /// An event.
+    Event { id: String, event: EventView },
+    /// What lay between the last event and the next is not there any more. The first that is, if any.
+    Gap { id: String, first: Option<String> },
+}
+
 /// Where the events of a live answer come from.
 pub(super) trait Source: Send + 'static {
-    /// Events with the ids to resume from: none for a while, nothing at all at the end.
+    /// What comes next: nothing new for a while, nothing at all at the end.
     fn next(
         &mut self,
         patience: Duration,
-    ) -> impl Future<Output = Result<Option<Vec<(String, EventView)>>, Failure>> + Send;
+    ) -> impl Future<Output = Result<Option<Vec<News>>, Failure>> + Send;
 }
 
 struct Live<S> {
@@ -156,11 +182,11 @@ impl<S: Source> Live<S> {
         }
         let next = self.source.next(SIGN_OF_LIFE);
         match self.shutdown.run_until_cancelled(next).await? {
-            Ok(Some(events)) if events.is_empty() => Some(self.form.sign_of_life().into()),
-            Ok(Some(events)) => {
+            Ok(Some(news)) if news.is_empty() => Some(self.form.sign_of_life().into()),
+            Ok(Some(news)) => {
                 let mut text = String::new();
-                for (id, event) in &events {
-                    self.form.write(&mut text, id, event).ok()?;
+                for news in &news {
+                    self.form.write(&mut text, news).ok()?;
                 }
                 Some(text.into())
             }
@@ -193,4 +219,25 @@ pub(super) fn answer<S: Source>(source: S, form: Form, shutdown: CancellationTok
     let (name, value) = NO_BUFFERING;
     response.headers_mut().insert(name, value);
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::frame_name;
+
+    #[test]
+    fn no_event_is_called_what_forges_a_frame() {
+        for (called, expected) in [
+            ("step.enter", "step.enter"),
+            ("äöü x", "äöü x"),
+            (
+                "a\nevent: end\r\n\ndata: {}",
+                "a\u{fffd}event: end\u{fffd}\u{fffd}\u{fffd}data: {}",
+            ),
+            ("end", "event.end"),
+            ("gap", "event.gap"),
+        ] {
+            assert_eq!(frame_name(called), expected);
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use noetl_api::execution::EventView;
-use noetl_store::FeedLimit;
+use noetl_store::{FeedLimit, LogEpoch};
 use noetl_types::{
     EventName, ExecutionId, FeedPosition, PlaybookPath, StoredEvent, TenantId, Version,
 };
@@ -93,58 +93,115 @@ pub(crate) struct FeedWish {
 /// Executions whose playbook is remembered while their events go by.
 const MOST_PATHS: usize = 4_096;
 
+/// A place among all events of a life of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LogPlace {
+    pub(crate) log_epoch: LogEpoch,
+    pub(crate) at: FeedPosition,
+}
+
+/// What is told of all events.
+pub(crate) enum Told {
+    /// An event, and its place.
+    Event(LogPlace, Box<EventView>),
+    /// What was between the last event and the next is not there any more: it was dropped, or it was in
+    /// another life of the log.
+    Gap {
+        /// Where it goes on behind.
+        after: LogPlace,
+        /// The first event there.
+        first: Option<LogPlace>,
+    },
+}
+
 /// Tells every event once, in the order in which they were committed.
 pub(crate) struct FeedFollower {
     runtime: Runtime,
     wish: FeedWish,
-    after: FeedPosition,
+    after: LogPlace,
+    /// Whether something is missing before what comes next.
+    has_gap: bool,
     /// Which executions are of the playbook that is wanted.
     wanted: BTreeMap<ExecutionId, bool>,
 }
 
 impl Runtime {
-    /// Follows all events from behind a place, or from now on.
+    /// Follows all events from behind a place, or from now on. A place that names no life of the log is
+    /// one of the present life; of another life all there is comes again.
     pub(crate) async fn follow_all(
         &self,
         wish: FeedWish,
-        after: Option<FeedPosition>,
+        after: Option<(Option<LogEpoch>, FeedPosition)>,
     ) -> Result<FeedFollower, RuntimeError> {
-        let after = match after {
-            Some(after) => after,
-            None => self.end_of_feed().await?,
+        let log_epoch = self.store().log_epoch().await?;
+        let (at, has_gap) = match after {
+            None => (self.end_of_feed().await?, false),
+            Some((Some(epoch), _)) if epoch != log_epoch => (FeedPosition::default(), true),
+            Some((_, at)) => (at, self.has_dropped_behind(at).await?),
         };
         Ok(FeedFollower {
             runtime: self.clone(),
             wish,
-            after,
+            after: LogPlace { log_epoch, at },
+            has_gap,
             wanted: BTreeMap::new(),
         })
+    }
+
+    /// Whether events behind a place were dropped. From the very beginning on nobody has missed any.
+    async fn has_dropped_behind(&self, at: FeedPosition) -> Result<bool, RuntimeError> {
+        let dropped = self.store().last_dropped().await?;
+        Ok(at != FeedPosition::default() && at.position < dropped)
     }
 }
 
 impl FeedFollower {
-    /// The events that come next, each with the place to resume from; none where nothing that is
-    /// wanted happens for so long.
-    pub(crate) async fn next(
-        &mut self,
-        patience: Duration,
-    ) -> Result<Vec<(FeedPosition, EventView)>, RuntimeError> {
+    /// What comes next, each with the place to resume from; nothing where nothing that is wanted
+    /// happens for so long.
+    pub(crate) async fn next(&mut self, patience: Duration) -> Result<Vec<Told>, RuntimeError> {
         let deadline = tokio::time::Instant::now() + patience;
         let limit = FeedLimit::clamped(u32::try_from(CHUNK).unwrap_or(u32::MAX));
         loop {
             let left = deadline.saturating_duration_since(tokio::time::Instant::now());
-            let batch = self.runtime.wait_for_feed(self.after, limit, left).await?;
+            if self.has_gap {
+                return Ok(vec![self.gap().await?]);
+            }
+            let batch = self.runtime.wait_for_feed(self.after.at, limit, left);
+            let batch = batch.await?;
+            // What was read before a new life began is of the one before it.
+            let log_epoch = self.runtime.store().log_epoch().await?;
+            if log_epoch != self.after.log_epoch {
+                let at = FeedPosition::default();
+                self.after = LogPlace { log_epoch, at };
+                self.has_gap = true;
+                continue;
+            }
             let mut told = Vec::new();
             for event in batch.events {
                 if self.is_wanted(&event).await? {
-                    told.push((event.feed, view(event)));
+                    let at = event.feed;
+                    let place = LogPlace { log_epoch, at };
+                    told.push(Told::Event(place, Box::new(view(event))));
                 }
             }
-            self.after = batch.next;
+            self.after.at = batch.next;
             if !told.is_empty() || left.is_zero() {
                 return Ok(told);
             }
         }
+    }
+
+    async fn gap(&mut self) -> Result<Told, RuntimeError> {
+        let LogPlace { log_epoch, at } = self.after;
+        let batch = self.runtime.store().feed(at, FeedLimit::clamped(1)).await?;
+        self.has_gap = false;
+        Ok(Told::Gap {
+            after: self.after,
+            first: batch.events.first().map(|event| LogPlace {
+                log_epoch,
+                at: event.feed,
+            }),
+        })
     }
 
     async fn is_wanted(&mut self, stored: &StoredEvent) -> Result<bool, RuntimeError> {

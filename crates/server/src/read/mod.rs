@@ -28,5 +28,5 @@ mod ui_schema;
 mod vars;
 mod workers;
 
-pub(crate) use follow::{FeedFollower, FeedWish, Follower};
+pub(crate) use follow::{FeedFollower, FeedWish, Follower, LogPlace, Told};
 pub(crate) use workers::Draining;

@@ -9,6 +9,7 @@
 
 mod house;
 mod inbox;
+mod lost;
 mod outside;
 mod stream;
 mod wake;

@@ -40,7 +40,7 @@ macro_rules! on_every_store {
 }
 
 /// A stream that begins with the first event and soon forgets which messages it has.
-fn forgetful() -> StreamSettings {
+pub(crate) fn forgetful() -> StreamSettings {
     StreamSettings {
         backfill: true,
         duplicate_window: Millis::from_secs(1),
@@ -48,7 +48,7 @@ fn forgetful() -> StreamSettings {
     }
 }
 
-fn from_the_first() -> StreamSettings {
+pub(crate) fn from_the_first() -> StreamSettings {
     StreamSettings {
         backfill: true,
         ..StreamSettings::default()
@@ -56,7 +56,7 @@ fn from_the_first() -> StreamSettings {
 }
 
 /// Waits until a server is the publisher, so that what is written now is streamed by it.
-async fn publishes(runtime: &Runtime) {
+pub(crate) async fn publishes(runtime: &Runtime) {
     until("a server publishes", || async {
         let status = runtime.stream_status().await.unwrap();
         status.state == "publishing"

@@ -153,6 +153,8 @@ pub enum Method {
     ReleaseStream,
     /// [`crate::Outlets::stream_cursor`]
     StreamCursor,
+    /// [`crate::Outlets::last_dropped`]
+    LastDropped,
     /// [`crate::Outlets::feed_lag`]
     FeedLag,
     /// [`crate::Upkeep::keep_months`]
@@ -279,6 +281,7 @@ impl Method {
         Self::MoveStream,
         Self::ReleaseStream,
         Self::StreamCursor,
+        Self::LastDropped,
         Self::FeedLag,
         Self::KeepMonths,
         Self::MonthsUntil,

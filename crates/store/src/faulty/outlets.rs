@@ -124,6 +124,11 @@ impl<S: Store> Outlets for FaultyStore<S> {
         answer.of(self.inner.stream_cursor(name).await)
     }
 
+    async fn last_dropped(&self) -> Result<i64, StoreError> {
+        let answer = self.fault(Method::LastDropped).await?;
+        answer.of(self.inner.last_dropped().await)
+    }
+
     async fn feed_lag(&self, after: FeedPosition) -> Result<FeedLag, StoreError> {
         let answer = self.fault(Method::FeedLag).await?;
         answer.of(self.inner.feed_lag(after).await)

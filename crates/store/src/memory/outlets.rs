@@ -25,6 +25,8 @@ pub(super) struct OutletState {
     outbox: BTreeMap<OutboxId, OutboxRow>,
     last_outbox_id: i64,
     log_epoch: LogEpoch,
+    /// The position of the last event that was dropped.
+    pub(super) last_dropped: i64,
     streams: BTreeMap<Text, StreamCursor>,
     quarantine: BTreeMap<(Text, Digest, Text), Quarantined>,
 }
@@ -35,6 +37,7 @@ impl Default for OutletState {
             outbox: BTreeMap::new(),
             last_outbox_id: 0,
             log_epoch: LogEpoch::FIRST,
+            last_dropped: 0,
             streams: BTreeMap::new(),
             quarantine: BTreeMap::new(),
         }
@@ -504,6 +507,10 @@ impl Outlets for MemoryStore {
 
     async fn stream_cursor(&self, name: &Text) -> Result<Option<StreamCursor>, StoreError> {
         Ok(self.lock().outlets.streams.get(name).cloned())
+    }
+
+    async fn last_dropped(&self) -> Result<i64, StoreError> {
+        Ok(self.lock().outlets.last_dropped)
     }
 
     async fn feed_lag(&self, after: FeedPosition) -> Result<FeedLag, StoreError> {

@@ -130,6 +130,10 @@ impl Upkeep for MemoryStore {
         let mut state = self.lock();
         let pinned = state.pinned(part, outlets);
         if pinned.is_none() {
+            let mut events = state.feed.iter();
+            let last = events.rfind(|(_, (id, _))| part.contains(*id));
+            let last = last.map_or(0, |(place, _)| place.position);
+            state.outlets.last_dropped = state.outlets.last_dropped.max(last);
             state.drop_range(part.lo, part.hi);
         }
         Ok(pinned)

@@ -103,6 +103,10 @@ impl Outlets for PostgresStore {
         stream::cursor(&self.pool, name).await
     }
 
+    async fn last_dropped(&self) -> Result<i64, StoreError> {
+        stream::last_dropped(&self.lists).await
+    }
+
     async fn feed_lag(&self, after: FeedPosition) -> Result<FeedLag, StoreError> {
         stream::lag(&self.lists, after).await
     }

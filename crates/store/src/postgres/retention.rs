@@ -202,6 +202,23 @@ const NOTE: &str = "INSERT INTO retention_range (lo, hi, dropped_at) VALUES ($1,
 const IS_THERE: &str =
     "SELECT EXISTS (SELECT FROM execution WHERE $1 <= execution_id AND execution_id < $2)";
 
+/// Notes where the last event of a part was. Without earlier lives it is that of the last transaction;
+/// with them there is an index of positions.
+async fn note_last(transaction: &Transaction<'_>, part: &str) -> Result<(), Refusal> {
+    let last = if stream::base_in(transaction).await?.is_first() {
+        format!("SELECT position FROM {part} ORDER BY tx DESC, position DESC LIMIT 1")
+    } else {
+        format!("SELECT max(position) FROM {part}")
+    };
+    let note = format!(
+        "INSERT INTO meta (key, value) SELECT 'last_dropped', coalesce(({last}), 0)::text
+         ON CONFLICT (key) DO UPDATE
+         SET value = greatest(meta.value::bigint, excluded.value::bigint)::text"
+    );
+    transaction.query(&note, &[]).await.map_err(refusal)?;
+    Ok(())
+}
+
 /// The part is locked first: who writes to another one waits for nobody meanwhile, however long a
 /// reader keeps it. The log as a whole is locked only when all else is done: whoever appends waits for
 /// that lock, so it is asked for no longer than half a second, and held for a look and a commit.
@@ -238,6 +255,7 @@ async fn drop_in(
     let name: [Param<'_>; 1] = [&part.name.as_str()];
     let quoted = transaction.query_one("SELECT quote_ident($1)", &name);
     let quoted: String = quoted.await.map_err(refusal)?.get(0);
+    note_last(transaction, &quoted).await?;
     for table in [&*quoted, "event"] {
         let lock = format!("LOCK TABLE ONLY {table} IN ACCESS EXCLUSIVE MODE");
         transaction.batch_execute(&lock).await.map_err(refusal)?;

@@ -32,6 +32,11 @@ impl FeedBase {
         }
     }
 
+    /// Whether there were no earlier lives.
+    pub(super) fn is_first(self) -> bool {
+        self.0 == 0
+    }
+
     fn is_before(self, after: FeedPosition) -> bool {
         after < self.behind()
     }
@@ -176,6 +181,14 @@ pub(super) async fn feed(
         batch.is_full |= is_old;
         return Ok(batch);
     }
+}
+
+const LAST_DROPPED: &str = "SELECT value::bigint FROM meta WHERE key = 'last_dropped'";
+
+pub(super) async fn last_dropped(pool: &Pool) -> Result<i64, StoreError> {
+    let mut client = pool.get().await?;
+    let found = client.rows(LAST_DROPPED, &[]).await?;
+    Ok(found.first().map_or(0, |row| row.get(0)))
 }
 
 static LAST: LazyLock<String> = LazyLock::new(|| {

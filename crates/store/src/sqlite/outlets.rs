@@ -167,6 +167,10 @@ impl Outlets for SqliteStore {
             .await
     }
 
+    async fn last_dropped(&self) -> Result<i64, StoreError> {
+        self.readers.run(stream::last_dropped).await
+    }
+
     async fn feed_lag(&self, after: FeedPosition) -> Result<FeedLag, StoreError> {
         self.readers
             .run(move |connection| stream::lag(connection, after))

@@ -111,21 +111,24 @@ fn position(
     Ok(found.flatten())
 }
 
-/// Looks at all events of a part, where some stream has to have them.
-fn look(
-    connection: &Connection,
-    part: &LogPart,
-    outlets: &EnabledOutlets,
-) -> Result<Seen, StoreError> {
-    let end = position(connection, "SELECT max(position) FROM event", [])?;
-    let last = if outlets.streams.is_empty() {
-        None
-    } else {
-        position(connection, LAST_POSITION, (part.lo, part.hi))?
-    };
+const END: &str = "SELECT max(position) FROM event";
+
+/// Looks at all events of a part.
+fn look(connection: &Connection, part: &LogPart) -> Result<Seen, StoreError> {
+    let end = position(connection, END, [])?;
     Ok(Seen {
-        last,
+        last: position(connection, LAST_POSITION, (part.lo, part.hi))?,
         end: end.unwrap_or_default(),
+    })
+}
+
+/// Looks at those that came since.
+fn look_again(connection: &Connection, part: &LogPart, seen: Seen) -> Result<Seen, StoreError> {
+    let behind = (part.lo, part.hi, seen.end);
+    let end = position(connection, END, [])?;
+    Ok(Seen {
+        last: position(connection, LAST_BEHIND, behind)?.or(seen.last),
+        end: end.unwrap_or(seen.end),
     })
 }
 
@@ -135,7 +138,7 @@ pub(super) fn whole(
     part: &LogPart,
     outlets: &EnabledOutlets,
 ) -> Result<Result<Seen, Pinned>, StoreError> {
-    let seen = look(connection, part, outlets)?;
+    let seen = look(connection, part)?;
     let pinned = pinned(connection, part, outlets, seen.last)?;
     Ok(pinned.map_or(Ok(seen), Err))
 }
@@ -197,16 +200,7 @@ pub(super) fn drop_some(
         Reader::new(&EXECUTION, cells).take()
     })?;
     let end = next.unwrap_or(part.hi);
-    let seen = if outlets.streams.is_empty() {
-        seen
-    } else {
-        let behind = (part.lo, part.hi, seen.end);
-        let end = position(connection, "SELECT max(position) FROM event", [])?;
-        Seen {
-            last: position(connection, LAST_BEHIND, behind)?.or(seen.last),
-            end: end.unwrap_or(seen.end),
-        }
-    };
+    let seen = look_again(connection, part, seen)?;
     let some = LogPart {
         hi: end,
         ..part.clone()
@@ -219,6 +213,7 @@ pub(super) fn drop_some(
     execute(connection, note, (part.lo, end, micros(now))).map_err(failure)?;
     let forget = "DELETE FROM execution WHERE ?1 <= execution_id AND execution_id < ?2";
     execute(connection, forget, (part.lo, end)).map_err(failure)?;
+    stream::note_dropped(connection, seen.last.unwrap_or_default())?;
     Ok(if next.is_some() {
         Step::More(seen)
     } else {

@@ -42,6 +42,22 @@ pub(super) fn begin_log_epoch(connection: &Connection) -> Result<LogEpoch, Store
     log_epoch(connection)
 }
 
+const LAST_DROPPED: &str = "SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'last_dropped'";
+
+pub(super) fn last_dropped(connection: &Connection) -> Result<i64, StoreError> {
+    let found = first(connection, LAST_DROPPED, [], |cells| {
+        Reader::new(&STREAM, cells).take()
+    })?;
+    Ok(found.unwrap_or_default())
+}
+
+pub(super) fn note_dropped(connection: &Connection, last: i64) -> Result<(), StoreError> {
+    let last = last.max(last_dropped(connection)?);
+    let note = "INSERT OR REPLACE INTO meta (key, value) VALUES ('last_dropped', ?1)";
+    execute(connection, note, [last.to_string()]).map_err(failure)?;
+    Ok(())
+}
+
 fn end(connection: &Connection) -> Result<FeedPosition, StoreError> {
     let sql = "SELECT coalesce(max(position), 0) FROM event";
     let position = first(connection, sql, [], |cells| {

@@ -75,8 +75,18 @@ pub(crate) async fn r1_only_months_that_are_over_go(bench: &Bench) {
     assert_eq!(names(&dry.skipped), ["event_y2026m09"]);
     assert!(store.execution(august.id).await.unwrap().is_some());
 
+    let last_place = async |run: &Run| {
+        let page = crate::LogPage::MAX;
+        let events = store
+            .events(run.id, noetl_types::Version::EMPTY, page)
+            .await;
+        events.unwrap().last().unwrap().feed.position
+    };
+    assert_eq!(store.last_dropped().await.unwrap(), 0);
+    let last = last_place(&august).await;
     let done = purged(store, &before_november(store).await).await;
     assert_eq!((&done.dropped, &done.skipped), (&dry.dropped, &dry.skipped));
+    assert_eq!(store.last_dropped().await.unwrap(), last);
     assert_eq!(done.dropped[0].executions, 1);
     assert_eq!(done.skipped[0].pinned, Some(Pinned::Live(live.id)));
     assert!(store.is_gone(august.id).await.unwrap());
@@ -97,9 +107,11 @@ pub(crate) async fn r1_only_months_that_are_over_go(bench: &Bench) {
     let end = live.end();
     live.write(store, end).await.unwrap();
     assert_eq!(log(&live).await, 2);
+    let last = last_place(&live).await;
     let done = purged(store, &before_november(store).await).await;
     assert_eq!(names(&done.dropped), ["event_y2026m09"]);
     assert_eq!(done.dropped[0].executions, 2);
+    assert_eq!(store.last_dropped().await.unwrap(), last);
     assert_eq!(
         purged(store, &before_november(store).await).await,
         Purged::default()

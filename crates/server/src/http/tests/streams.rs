@@ -3,7 +3,8 @@
 use axum::body::Body;
 use axum::http::Method;
 use futures_util::StreamExt as _;
-use noetl_types::ErrorCode;
+use noetl_store::{EnabledOutlets, LogPart};
+use noetl_types::{ErrorCode, ExecutionId, Month, Timestamp};
 use serde_json::Value;
 
 use super::{House, Reply, house, request};
@@ -163,6 +164,49 @@ async fn all_runs_are_followed_and_resumed_behind_any_event() {
     assert_eq!(one[0].1["execution_id"], second);
     let path = "/api/events/stream?path=demo/two&type=playbook.started";
     assert_eq!(frames(&house, path, Some(start), 2).await.len(), 2);
+}
+
+/// Places of another life of the log mean nothing in the present one.
+#[tokio::test]
+async fn who_comes_back_into_another_life_of_the_log_is_told_of_a_gap() {
+    let house = house().await;
+    house.finished().await;
+    let path = "/api/events/stream";
+    let before = frames(&house, path, Some("0.0"), 3).await;
+    assert!(before[0].0.starts_with("1:"), "{}", before[0].0);
+    let (_, bare) = before[1].0.split_once(':').unwrap();
+    // An id that names no life is one of the present life.
+    assert_eq!(frames(&house, path, Some(bare), 1).await[0], before[2]);
+    house.runtime.store().begin_log_epoch().await.unwrap();
+    let told = frames(&house, path, Some(&before[1].0), 3).await;
+    let first = before[0].0.replacen("1:", "2:", 1);
+    let gap = serde_json::json!({ "event": "gap", "first_available": first });
+    assert_eq!(told[0].1, gap);
+    // All there is comes again, and who comes back then is told of no gap.
+    assert_eq!((&told[1].0, &told[1].1), (&first, &before[0].1));
+    let again = frames(&house, path, Some(&told[0].0), 2).await;
+    assert_eq!(again[..], told[1..]);
+    for wrong in ["x:0.0", "1:0", "1:2:0.0", ":0.0"] {
+        let wrong = followed(&house, path, &[("last-event-id", wrong)]).await;
+        wrong.is_problem(ErrorCode::BadQuery);
+    }
+}
+
+#[tokio::test]
+async fn who_comes_back_behind_what_was_dropped_is_told_of_a_gap() {
+    let house = house().await;
+    let id: ExecutionId = house.finished().await.parse().unwrap();
+    let path = "/api/events/stream";
+    let all = frames(&house, path, Some("0.0"), 3).await;
+    let month = LogPart::of(Month::of(id.time()));
+    let now = Timestamp::parse("2090-01-01T00:00:00Z").unwrap();
+    let store = house.runtime.store();
+    let none = EnabledOutlets::default();
+    let kept = store.drop_part(&month, &none, now).await.unwrap();
+    assert_eq!(kept, None);
+    let told = frames(&house, path, Some(&all[0].0), 1).await;
+    let gap = serde_json::json!({ "event": "gap", "first_available": null });
+    assert_eq!((&told[0].0, &told[0].1), (&all[0].0, &gap));
 }
 
 #[tokio::test]

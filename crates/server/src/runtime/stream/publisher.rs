@@ -113,11 +113,14 @@ impl<'p> Publisher<'p> {
         };
         let is_same_log = cursor.log_epoch == publisher.log_epoch;
         let is_ours = match cursor.stream_created_at {
-            Some(known) if is_same_log && known == stream.created_at => true,
+            Some(known) if is_same_log && known == stream.created_at => {
+                publisher.reconcile(&stream).await?
+            }
+            // Nothing was published yet, so nothing can be lost.
             None if is_same_log => publisher.restart(cursor.position).await?,
             Some(_) | None => publisher.rebuild().await?,
         };
-        if !is_ours || !publisher.reconcile(&stream).await? {
+        if !is_ours {
             return Ok(Turn::Changed);
         }
         streaming.facts.enter(Phase::Publishing);
@@ -208,6 +211,21 @@ impl<'p> Publisher<'p> {
         Ok(Some(next).filter(|next| !next.events.is_empty()))
     }
 
+    /// Keeps the lease, now and then; `false` where the stream is not this server's any more, or need
+    /// not be since the process ends.
+    pub(super) async fn keep(&mut self) -> Result<bool, Trouble> {
+        if self.core.shutdown.is_cancelled() {
+            return Ok(false);
+        }
+        let now = self.core.clock.now();
+        if now < self.renew_at {
+            return Ok(true);
+        }
+        self.renew_at = now.saturating_add(RENEW);
+        let until = now.saturating_add(LEASE);
+        Ok(self.core.store.renew_stream(self.owner(), until).await?)
+    }
+
     /// Whether the cursor and the stream are what they were; now and then, which also keeps the lease.
     async fn is_still_so(&mut self) -> Result<bool, Trouble> {
         let facts = self.link.facts();
@@ -222,11 +240,10 @@ impl<'p> Publisher<'p> {
         if now < self.renew_at {
             return Ok(true);
         }
-        self.renew_at = now.saturating_add(RENEW);
-        let (store, until) = (&self.core.store, now.saturating_add(LEASE));
-        if !store.renew_stream(self.owner(), until).await? {
+        if !self.keep().await? {
             return Ok(false);
         }
+        let store = &self.core.store;
         let cursor = store.stream_cursor(&Text::from(CURSOR)).await?;
         if cursor.is_none_or(|cursor| cursor.position != self.position) {
             return Ok(false);
