@@ -137,6 +137,8 @@ pub enum Method {
     Quarantine,
     /// [`crate::Outlets::quarantined`]
     Quarantined,
+    /// [`crate::Outlets::purge_quarantine`]
+    PurgeQuarantine,
     /// [`crate::Outlets::log_epoch`]
     LogEpoch,
     /// [`crate::Outlets::begin_log_epoch`]
@@ -269,6 +271,7 @@ impl Method {
         Self::Known,
         Self::Quarantine,
         Self::Quarantined,
+        Self::PurgeQuarantine,
         Self::LogEpoch,
         Self::BeginLogEpoch,
         Self::TakeStream,

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use noetl_types::id::first_id_at;
 use noetl_types::limits::PageLimit;
 use noetl_types::{OutboxId, QuarantineId, Text, Timestamp};
 use rusqlite::{Connection, params, params_from_iter};
@@ -10,8 +11,8 @@ use super::bind::{all, execute, failure, first, micros};
 use super::query::{put, select};
 use crate::error::StoreError;
 use crate::model::{
-    ClaimedMessage, Failed, MAX_CLAIM_BYTES, OutboxClaim, OutboxFacts, OutboxFailure, OutboxFilter,
-    OutboxMark, OutboxRow, OutboxStatus, QuarantineFilter, Quarantined,
+    ClaimedMessage, Failed, MAX_CLAIM_BYTES, MAX_COUNTED, OutboxClaim, OutboxFacts, OutboxFailure,
+    OutboxFilter, OutboxMark, OutboxRow, OutboxStatus, QuarantineFilter, Quarantined,
 };
 use crate::row::{
     self, CLAIMED, Cell, Cells, Corrupt, EVENT, NEW_OUTBOX, OUTBOX, QUARANTINE, Reader,
@@ -70,7 +71,7 @@ const MARK_FAILED: &str = "UPDATE outbox
         last_error = ?5, updated_at = ?6
     WHERE outbox_id = ?1";
 
-const PENDING: &str = "SELECT '', (
+pub(super) const PENDING: &str = "SELECT '', (
         SELECT count(*) FROM outbox WHERE status IN ('PENDING', 'FAILED') AND available_at <= ?1
     ) + (
         SELECT count(*) FROM outbox WHERE status = 'IN_FLIGHT' AND lease_until <= ?1
@@ -82,8 +83,32 @@ static LIST: LazyLock<String> = LazyLock::new(|| {
     select(&OUTBOX, page)
 });
 
-const OLDEST: &str = "SELECT min(created_at) FROM outbox
+/// Rows by status; of published ones no more than are counted. Each kind has an index of its own, which
+/// has to be named, since a look at the whole table seems to be as cheap.
+pub(super) const COUNTS: &str = "SELECT status, count(*)
+        FROM outbox INDEXED BY outbox_ready WHERE status IN ('PENDING', 'FAILED') GROUP BY status
+    UNION ALL
+    SELECT 'IN_FLIGHT', count(*) FROM outbox INDEXED BY outbox_in_flight
+        WHERE status = 'IN_FLIGHT'
+    UNION ALL
+    SELECT 'DEAD', count(*) FROM outbox INDEXED BY outbox_dead WHERE status = 'DEAD'
+    UNION ALL
+    SELECT 'PUBLISHED', count(*) FROM (
+        SELECT outbox_id FROM outbox INDEXED BY outbox_published
+        WHERE status = 'PUBLISHED' LIMIT ?1
+    )";
+
+pub(super) const OLDEST: &str = "SELECT min(created_at) FROM outbox INDEXED BY outbox_unpublished
     WHERE status <> 'PUBLISHED' AND discarded_at IS NULL";
+
+/// Whether there are dead rows, and about how many there are in all.
+pub(super) const ABOUT: &str = "SELECT
+    (EXISTS (
+        SELECT 1 FROM outbox INDEXED BY outbox_dead WHERE status = 'DEAD' AND discarded_at IS NULL
+    )) || '',
+    coalesce(
+        (SELECT max(outbox_id) FROM outbox) - (SELECT min(outbox_id) FROM outbox) + 1, 0
+    )";
 
 /// Sends a dead row out again. The attempts so far do not count any more, but stay used as fences.
 pub(super) const REPLAY: &str = "UPDATE outbox
@@ -95,9 +120,18 @@ pub(super) const DISCARD: &str = "UPDATE outbox
     SET discarded_at = ?2, updated_at = ?2
     WHERE outbox_id = ?1 AND status = 'DEAD' AND discarded_at IS NULL";
 
-const PURGE: &str = "DELETE FROM outbox WHERE outbox_id IN (
-        SELECT outbox_id FROM outbox WHERE status = 'PUBLISHED' AND published_at < ?1
-        ORDER BY published_at, outbox_id LIMIT ?2
+pub(super) const PURGE: &str = "DELETE FROM outbox WHERE outbox_id IN (
+        SELECT * FROM (
+            SELECT outbox_id FROM outbox WHERE status = 'PUBLISHED' AND published_at < ?1
+            ORDER BY published_at, outbox_id LIMIT ?2
+        )
+        UNION ALL
+        SELECT * FROM (
+            SELECT outbox_id FROM outbox INDEXED BY outbox_dead
+            WHERE status = 'DEAD' AND discarded_at < ?1
+            ORDER BY discarded_at, outbox_id LIMIT ?2
+        )
+        LIMIT ?2
     )";
 
 static QUARANTINED: LazyLock<String> = LazyLock::new(|| {
@@ -105,6 +139,12 @@ static QUARANTINED: LazyLock<String> = LazyLock::new(|| {
         ORDER BY quarantine_id LIMIT ?3";
     select(&QUARANTINE, page)
 });
+
+/// Ids rise with time, so that those of later times need not be looked at.
+const PURGE_QUARANTINE: &str = "DELETE FROM outbox_quarantine WHERE quarantine_id IN (
+        SELECT quarantine_id FROM outbox_quarantine
+        WHERE quarantine_id < ?3 AND created_at < ?1 ORDER BY quarantine_id LIMIT ?2
+    )";
 
 fn count(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
@@ -215,15 +255,18 @@ pub(super) fn list(
 }
 
 pub(super) fn facts(connection: &Connection) -> Result<OutboxFacts, StoreError> {
-    let by_status = "SELECT status, count(*) FROM outbox GROUP BY status";
-    let rows = all(connection, by_status, [], row::count_of)?;
+    let counts = all(connection, COUNTS, [MAX_COUNTED], row::count_of)?;
     let oldest = first(connection, OLDEST, [], |cells| {
         Reader::new(&OUTBOX, cells).take()
     })?;
-    Ok(OutboxFacts {
-        rows: rows.into_iter().collect(),
-        oldest_unpublished: oldest.flatten(),
-    })
+    let about = first(connection, ABOUT, [], row::count_of::<Text>)?;
+    let (has_dead, about) = about.unwrap_or_default();
+    Ok(OutboxFacts::of(
+        counts,
+        about,
+        oldest.flatten(),
+        has_dead == "1",
+    ))
 }
 
 pub(super) fn settle(
@@ -261,6 +304,20 @@ pub(super) fn quarantine(
         )?;
     }
     Ok(())
+}
+
+pub(super) fn purge_quarantine(
+    connection: &Connection,
+    before: Timestamp,
+    limit: PageLimit,
+) -> Result<u64, StoreError> {
+    let params = (
+        micros(before),
+        limit.get(),
+        first_id_at(before.as_unix_ms()),
+    );
+    let purged = execute(connection, PURGE_QUARANTINE, params).map_err(failure)?;
+    Ok(count(purged))
 }
 
 pub(super) fn quarantined(
