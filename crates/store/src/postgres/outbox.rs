@@ -76,10 +76,18 @@ pub(super) const PENDING: &str = "SELECT
     + (SELECT count(*) FROM outbox
        WHERE status = 'IN_FLIGHT' AND lease_until <= $1::timestamptz)";
 
+const ANY_STATUS: &str = "($1::text IS NULL OR status = $1)";
+
 static LIST: LazyLock<String> = LazyLock::new(|| {
     let page = "WHERE ($1::text IS NULL OR status = $1) AND ($2::bigint IS NULL OR outbox_id > $2)
         ORDER BY outbox_id LIMIT $3::bigint";
     select(&OUTBOX, page)
+});
+
+/// The few dead ones among all, which have an index of their own.
+pub(super) static LIST_DEAD: LazyLock<String> = LazyLock::new(|| {
+    let is_dead = "status = 'DEAD' AND $1::text IS NOT NULL";
+    LIST.replace(ANY_STATUS, is_dead)
 });
 
 /// Rows by status, each kind by an index of its own; of published ones no more than are counted.
@@ -245,7 +253,11 @@ pub(super) async fn list(pool: &Pool, filter: &OutboxFilter) -> Result<Vec<Outbo
         &filter.after.map(OutboxId::get),
         &i64::from(filter.limit.get()),
     ];
-    let rows = client.rows(&LIST, &params).await?;
+    let sql = match filter.status {
+        Some(OutboxStatus::Dead) => &LIST_DEAD,
+        _ => &LIST,
+    };
+    let rows = client.rows(sql, &params).await?;
     read_all(&rows, row::outbox_row)
 }
 

@@ -77,10 +77,19 @@ pub(super) const PENDING: &str = "SELECT '', (
         SELECT count(*) FROM outbox WHERE status = 'IN_FLIGHT' AND lease_until <= ?1
     )";
 
+const ANY_STATUS: &str = "(?1 IS NULL OR status = ?1)";
+
 static LIST: LazyLock<String> = LazyLock::new(|| {
     let page = "WHERE (?1 IS NULL OR status = ?1) AND (?2 IS NULL OR outbox_id > ?2)
         ORDER BY outbox_id LIMIT ?3";
     select(&OUTBOX, page)
+});
+
+/// The few dead ones among all, which have an index of their own.
+pub(super) static LIST_DEAD: LazyLock<String> = LazyLock::new(|| {
+    let is_dead = "status = 'DEAD' AND ?1 IS NOT NULL";
+    let list = LIST.replace("FROM outbox", "FROM outbox INDEXED BY outbox_dead");
+    list.replace(ANY_STATUS, is_dead)
 });
 
 /// Rows by status; of published ones no more than are counted. Each kind has an index of its own, which
@@ -251,7 +260,11 @@ pub(super) fn list(
         filter.after.map(OutboxId::get),
         filter.limit.get()
     ];
-    all(connection, &LIST, params, row::outbox_row)
+    let sql = match filter.status {
+        Some(OutboxStatus::Dead) => &LIST_DEAD,
+        _ => &LIST,
+    };
+    all(connection, sql, params, row::outbox_row)
 }
 
 pub(super) fn facts(connection: &Connection) -> Result<OutboxFacts, StoreError> {

@@ -7,7 +7,7 @@ use noetl_types::limits::PageLimit;
 use noetl_types::{FeedPosition, Json, Millis, Month, Text};
 
 use super::{bench_of, open, options, raw};
-use crate::postgres::outbox::{COUNTS, FACTS, PENDING, PURGE};
+use crate::postgres::outbox::{COUNTS, FACTS, LIST_DEAD, PENDING, PURGE};
 use crate::postgres::{PostgresOptions, PostgresStore};
 use crate::suite::fixture::{Run, at, one};
 use crate::suite::outbox::{all, claim, mark, published_run};
@@ -219,6 +219,7 @@ async fn o9_published_rows_cost_a_look_nothing() {
         (COUNTS, "10000"),
         (FACTS, ""),
         (PURGE, "now(), 500"),
+        (&LIST_DEAD, "'DEAD', 1, 500"),
     ] {
         // The plan for any value, as a statement gets it that is run often.
         let name = "SET plan_cache_mode = force_generic_plan; DEALLOCATE ALL";
@@ -235,6 +236,10 @@ async fn o9_published_rows_cost_a_look_nothing() {
         let plan: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
         let plan = plan.join("\n");
         assert!(!plan.contains("Seq Scan on outbox"), "{sql}\n{plan}");
+        assert!(
+            !plan.contains("outbox_pkey on outbox") || sql == PURGE,
+            "{sql}\n{plan}"
+        );
     }
     let facts = store.outbox_facts().await.unwrap();
     assert_eq!(facts.rows.get(&OutboxStatus::Pending), Some(&3));
