@@ -41,7 +41,8 @@ pub trait Outlets {
     /// A page of rows, by id.
     async fn outbox(&self, filter: OutboxFilter) -> Result<Vec<OutboxRow>, StoreError>;
 
-    /// How many rows there are, and how old the oldest is that is still to be published.
+    /// How many rows there are, how old the oldest is that is still to be published, and whether
+    /// somebody has to decide about one.
     async fn outbox_facts(&self) -> Result<OutboxFacts, StoreError>;
 
     /// Sends dead rows out again; says how many were dead and not given up.
@@ -50,11 +51,11 @@ pub trait Outlets {
     /// Gives dead rows up, so that they count as published; says how many were dead.
     async fn discard_outbox(&self, rows: Vec<OutboxId>, now: Timestamp) -> Result<u64, StoreError>;
 
-    /// How many rows were published before a time.
+    /// How many rows were published or given up before a time.
     async fn old_outbox(&self, before: Timestamp) -> Result<u64, StoreError>;
 
-    /// Forgets rows that were published before a time, the oldest first; says how many there were,
-    /// up to the limit.
+    /// Forgets rows that were published before a time, then those that were given up before it, the
+    /// oldest first; says how many there were, up to the limit.
     async fn purge_outbox(&self, before: Timestamp, limit: PageLimit) -> Result<u64, StoreError>;
 
     /// What the log has of some events and their executions: one look for all of them.
@@ -65,6 +66,14 @@ pub trait Outlets {
 
     /// A page of what was refused, oldest first.
     async fn quarantined(&self, filter: QuarantineFilter) -> Result<Vec<Quarantined>, StoreError>;
+
+    /// Forgets what was refused before a time, the oldest first; says how many there were, up to the
+    /// limit.
+    async fn purge_quarantine(
+        &self,
+        before: Timestamp,
+        limit: PageLimit,
+    ) -> Result<u64, StoreError>;
 
     /// The present life of the log.
     async fn log_epoch(&self) -> Result<LogEpoch, StoreError>;

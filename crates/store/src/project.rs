@@ -13,7 +13,7 @@ use noetl_types::{ExecutionId, OrganizationId, StoredEvent, TenantId};
 use crate::error::StoreError;
 use crate::model::{
     Append, AppendRefused, Copied, CopyBatch, CopyScope, EventKey, Execution, ExecutionFacts,
-    ExecutionView, Head, Known,
+    ExecutionView, Head, Known, Origin,
 };
 use crate::store::Store;
 
@@ -23,7 +23,7 @@ const MAX_TRIES: usize = 64;
 /// Copies events into the log, and says of each what became of it.
 ///
 /// An event is there once, however often it comes. One that cannot be copied fails none of its
-/// neighbours; an execution that is not known is made. After an error some may be copied: the same
+/// neighbours; an execution that is not known is made. One that is driven here takes no copies. After an error some may be copied: the same
 /// batch again finds them.
 pub async fn project(store: &dyn Store, batch: CopyBatch) -> Result<Vec<Copied>, StoreError> {
     let mut verdicts = Vec::with_capacity(batch.events.len());
@@ -132,6 +132,8 @@ impl Round<'_> {
                 Ok(projected) => match stored(key) {
                     Some(stored) if projected.is_same_as(&stored.record) => Copied::Duplicate,
                     Some(_) => Copied::Rejected(conflict(key)),
+                    // The log of a run is its state: what its driver did not decide would not fold.
+                    None if execution.is_some_and(is_driven) => Copied::Rejected(driven()),
                     None => {
                         if seen.insert(key) {
                             let fresh = fresh.entry(key.execution_id).or_default();
@@ -279,6 +281,17 @@ fn conflict(key: EventKey) -> Rejection {
             "event {} of execution {} is in the log already, and says something else",
             key.event_id, key.execution_id
         ),
+    }
+}
+
+fn is_driven(execution: &Execution) -> bool {
+    execution.facts.origin == Origin::Driven
+}
+
+fn driven() -> Rejection {
+    Rejection {
+        code: RejectCode::BadValue,
+        message: "the execution is driven here: only its driver writes its log".to_owned(),
     }
 }
 

@@ -163,8 +163,14 @@ pub trait Store:
     /// them.
     async fn pool_counts(&self) -> Result<Vec<PoolCount>, StoreError>;
 
-    /// Timers whose time has come, earliest first.
-    async fn due(&self, now: Timestamp, limit: PageLimit) -> Result<Vec<DueTimer>, StoreError>;
+    /// Timers whose time has come, earliest first, behind the last one of the page before. Those of
+    /// executions that are paused do not fire, so they are not among them.
+    async fn due(
+        &self,
+        now: Timestamp,
+        after: Option<&DueTimer>,
+        limit: PageLimit,
+    ) -> Result<Vec<DueTimer>, StoreError>;
 
     /// Registers a definition: the newest version if its content is the same, else the next one. A path
     /// that was archived is not any more.

@@ -136,6 +136,7 @@ impl Ran {
                 write!(shown, "──── {name}\n{text}").unwrap();
             }
         }
-        shown + &format!("──── exit {}", self.code)
+        shown.push_str(&format!("──── exit {}", self.code));
+        shown
     }
 }

@@ -36,7 +36,8 @@ impl Platform {
         registry.register("projector_rejected", text, it.rejected.clone());
         let text = "What retention dropped, by table; of events whole parts";
         registry.register("cleanup_rows_purged", text, it.purged.clone());
-        registry.register("outbox_rows", "Outbox rows by status", it.rows.clone());
+        let text = "Outbox rows by status; about, where many are published";
+        registry.register("outbox_rows", text, it.rows.clone());
         let text = "Age of the oldest event that is still to be published";
         registry.register("outbox_oldest_age_seconds", text, it.oldest.clone());
         let text = "Days for which there is room in the log";
@@ -84,6 +85,11 @@ impl Platform {
         let waits = facts.oldest_unpublished.map(|oldest| now.since(oldest));
         self.oldest
             .set(whole(waits.unwrap_or_default().as_ms() / 1000));
+    }
+
+    /// Nothing is known of the outbox, as of a scrape. Its age stays what it was last.
+    pub(crate) fn no_outbox(&self) {
+        self.rows.clear();
     }
 
     /// How much room there is in the log, as of a scrape.

@@ -2,7 +2,7 @@
 
 use noetl_types::{ErrorCode, TenantId};
 
-use crate::runtime::{Runtime, RuntimeError};
+use crate::runtime::{Runtime, RuntimeError, causes};
 
 impl Runtime {
     /// Everything that is counted, as a scrape gets it.
@@ -16,7 +16,14 @@ impl Runtime {
         gauges.count(&self.store().counts(self.tenant()).await?);
         gauges.count_pools(&self.store().pool_counts().await?);
         let (platform, now) = (self.metrics().platform(), self.now());
-        platform.outbox(&self.store().outbox_facts().await?, now);
+        match self.store().outbox_facts().await {
+            Ok(facts) => platform.outbox(&facts, now),
+            // What else is counted matters most while something does not work.
+            Err(error) => {
+                tracing::warn!(error = %causes(&error), "nobody knows how the outbox stands");
+                platform.no_outbox();
+            }
+        }
         if let Some(until) = self.store().months_until().await? {
             platform.room(until.since(now));
         }

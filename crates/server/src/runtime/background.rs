@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use noetl_engine::event::ExpiryReason;
 use noetl_engine::{Input, LeaseExpired};
-use noetl_store::{Command, Fence, Holder, Swept};
+use noetl_store::{Command, Fence, Holder, StoreError, Swept};
 use noetl_types::limits::PageLimit;
-use noetl_types::{ErrorCode, ExecutionId, Text, Timestamp};
+use noetl_types::{ErrorCode, ExecutionId, Millis, Text, Timestamp};
 use tokio::sync::mpsc;
 
 use super::driver::{Letter, timer_of};
@@ -22,12 +22,12 @@ use super::{Core, ids};
 /// How often what was kept for a while is looked through.
 const TIDY: Duration = Duration::from_mins(1);
 
-/// Pages of published rows that are forgotten at once, so that the purge keeps up with 50,000 events a
+/// Pages of old rows of a kind that are forgotten at once, so that it keeps up with 50,000 of them a
 /// second, and leaves room for others between two pages.
 const TIDY_ROUNDS: u32 = 6000;
 
 /// How much longer than promised things are kept.
-const SLACK_MS: i64 = 60_000;
+const SLACK: Millis = Millis::from_secs(60);
 
 impl Core {
     /// Starts what happens without being asked for.
@@ -77,37 +77,58 @@ impl Core {
     async fn tidy_for_ever(self: Arc<Self>) {
         while self.pause(TIDY).await {
             self.sum_up_refusals(false).await;
-            // Whoever is late by the difference of two clocks still finds what was promised.
-            let now = self.clock.now().as_unix_ms() - SLACK_MS;
-            let Ok(now) = Timestamp::from_unix_ms(now) else {
-                continue;
-            };
-            for what in Swept::ALL {
-                if let Err(error) = self.store.sweep(*what, now, PageLimit::MAX).await {
-                    tracing::warn!(error = %causes(&error), ?what, "old rows stay");
-                }
-            }
-            self.tidy_outbox().await;
+            self.tidy().await;
         }
     }
 
-    /// Forgets rows of the outbox that were published long enough ago, a few at a time.
-    async fn tidy_outbox(&self) {
-        let before = self.clock.now().saturating_sub(self.settings.outbox_keep);
+    async fn tidy(&self) {
+        let now = self.clock.now();
+        // Whoever is late by the difference of two clocks still finds what was promised.
+        let over = now.saturating_sub(SLACK);
+        for what in Swept::ALL {
+            self.by_pages("kept for a while", || {
+                self.store.sweep(*what, over, PageLimit::MAX)
+            })
+            .await;
+        }
+        let before = now.saturating_sub(self.settings.outbox_keep);
+        let purged = self
+            .by_pages("the outbox", || {
+                self.store.purge_outbox(before, PageLimit::MAX)
+            })
+            .await;
+        self.metrics.platform().purged("outbox", purged);
+        // What was refused is for an operator, who had as long as with what was published.
+        self.by_pages("what was refused", || {
+            self.store.purge_quarantine(before, PageLimit::MAX)
+        })
+        .await;
+    }
+
+    /// Forgets old rows a page at a time, until a page is not full any more; says how many there were.
+    async fn by_pages<F>(&self, of_what: &'static str, page: impl Fn() -> F) -> u64
+    where
+        F: Future<Output = Result<u64, StoreError>>,
+    {
+        let mut forgotten = 0;
         for _ in 0..TIDY_ROUNDS {
-            match self.store.purge_outbox(before, PageLimit::MAX).await {
+            if self.shutdown.is_cancelled() {
+                break;
+            }
+            match page().await {
                 Ok(count) => {
-                    self.metrics.platform().purged("outbox", count);
+                    forgotten += count;
                     if count < u64::from(PageLimit::MAX.get()) {
-                        return;
+                        break;
                     }
                 }
                 Err(error) => {
-                    tracing::warn!(error = %causes(&error), "published rows stay");
-                    return;
+                    tracing::warn!(error = %causes(&error), of_what, "old rows stay");
+                    break;
                 }
             }
         }
+        forgotten
     }
 
     /// Waits for a time; whether to go on afterwards.
@@ -156,10 +177,24 @@ impl Core {
                 break;
             }
         }
-        for timer in self.store.due(now, PageLimit::MAX).await? {
-            self.fire(timer.execution_id, &timer.timer_id).await;
-        }
+        self.fire_due(now).await?;
         self.sweep_errands().await
+    }
+
+    /// Fires what is due. A timer that does not fire stays, and stands in nobody's way.
+    async fn fire_due(self: &Arc<Self>, now: Timestamp) -> Result<(), RuntimeError> {
+        let mut after = None;
+        loop {
+            let due = self.store.due(now, after.as_ref(), PageLimit::MAX).await?;
+            let is_last = due.len() < usize::try_from(PageLimit::MAX.get()).unwrap_or(1);
+            for timer in &due {
+                self.fire(timer.execution_id, &timer.timer_id).await;
+            }
+            if is_last {
+                return Ok(());
+            }
+            after = due.into_iter().next_back();
+        }
     }
 
     /// Takes a command back from a worker whose lease ran out; whether that moved anything.
@@ -246,5 +281,55 @@ async fn sleep_or_wait(wait: Option<Duration>) {
     match wait {
         Some(wait) => tokio::time::sleep(wait).await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use noetl_store::{
+        Commons as _, MemoryStore, Outlets as _, Quarantined, RequestKey, RequestTake,
+    };
+    use noetl_types::{EventId, QuarantineId, TenantId, sha256};
+
+    use super::*;
+    use crate::clock::{Clock as _, SystemClock};
+    use crate::runtime::{Runtime, Settings};
+
+    /// What comes in a minute may be more than a page of it.
+    #[tokio::test]
+    async fn all_that_is_old_is_forgotten_at_once() {
+        let store = Arc::new(MemoryStore::new());
+        let (now, page) = (SystemClock.now(), i64::from(PageLimit::MAX.get()));
+        for number in 1..=2 * page + 1 {
+            let take = RequestTake {
+                key: RequestKey {
+                    tenant_id: TenantId::default(),
+                    route: "route".into(),
+                    key_sha256: sha256(number.to_string()),
+                },
+                body_sha256: sha256(""),
+                work_id: EventId::new(number).unwrap(),
+                now: Timestamp::UNIX_EPOCH,
+                until: Timestamp::UNIX_EPOCH,
+                expires_at: Timestamp::UNIX_EPOCH,
+            };
+            store.take_request(take).await.unwrap();
+        }
+        let refused = Quarantined {
+            quarantine_id: QuarantineId::new(1).unwrap(),
+            source: "projector".into(),
+            raw: "{}".into(),
+            code: "bad_value".into(),
+            message: "no".into(),
+            created_at: Timestamp::UNIX_EPOCH,
+        };
+        store.quarantine(vec![refused]).await.unwrap();
+        let settings = Settings::default();
+        let runtime = Runtime::open(Arc::clone(&store) as _, Arc::new(SystemClock), settings);
+        runtime.await.unwrap().core.tidy().await;
+        let left = store.sweep(Swept::Idempotency, now, PageLimit::MAX);
+        assert_eq!(left.await.unwrap(), 0);
+        let left = store.purge_quarantine(now, PageLimit::MAX);
+        assert_eq!(left.await.unwrap(), 0);
     }
 }

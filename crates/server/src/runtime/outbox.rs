@@ -7,15 +7,23 @@ use noetl_api::internal::{
 };
 use noetl_store::{
     ClaimedMessage, Failed, OutboxClaim, OutboxFailure, OutboxFilter, OutboxMark, OutboxRow,
+    reference,
 };
+use noetl_types::json::to_canonical;
 use noetl_types::limits::OutboxClaimLimit;
-use noetl_types::{ErrorCode, Millis, OutboxId};
+use noetl_types::{ErrorCode, Json, Millis, OutboxId};
 
 use super::Runtime;
 use super::error::RuntimeError;
 
 /// Rows that one request may speak of.
 const MAX_ROWS: usize = 10_000;
+
+/// The longest message of a broker that has not told its own.
+const MAX_MESSAGE: usize = 1 << 20;
+
+/// Room for what a message has besides its body.
+const HEADERS: usize = 512;
 
 /// Seconds of the longest delay where the publisher does not say.
 const MAX_DELAY: i64 = 300;
@@ -41,11 +49,20 @@ impl Runtime {
             max_attempts: settings.outbox_max_attempts,
         };
         let rows = self.store().claim_outbox(claim).await?;
-        let rows: Vec<_> = rows.into_iter().map(message).collect();
+        let most = self.max_message();
+        let rows: Vec<_> = rows.into_iter().map(|row| message(row, most)).collect();
         Ok(OutboxClaimAnswer {
             claimed: rows.len() as u64,
             rows,
         })
+    }
+
+    /// The longest body of a message that a broker takes, as far as one has told.
+    fn max_message(&self) -> usize {
+        let messaging = self.core.messaging.as_ref();
+        let told = messaging.map(|messaging| messaging.link().max_payload());
+        let most = told.filter(|most| *most > 0).unwrap_or(MAX_MESSAGE);
+        most.saturating_sub(HEADERS)
     }
 
     /// Notes that rows are out.
@@ -165,14 +182,25 @@ fn mark(outbox_id: OutboxId, attempts: Option<u32>) -> OutboxMark {
     }
 }
 
-fn message(row: ClaimedMessage) -> OutboxMessage {
+/// A row as its publisher gets it. An event that no broker would take goes out by reference, as it does
+/// in the stream: else it would fail until it is dead.
+fn message(row: ClaimedMessage, most: usize) -> OutboxMessage {
+    let payload = match (row.of_event, row.execution_id) {
+        (Some(event), Some(execution_id)) if event.bytes > most => {
+            let name = row.payload.get("event_type").and_then(Json::as_str);
+            let named = (row.event_id, name.unwrap_or_default());
+            let body = to_canonical(&row.payload);
+            reference((execution_id, event.seq), named, &body)
+        }
+        _ => row.payload,
+    };
     OutboxMessage {
         outbox_id: row.outbox_id,
         event_id: row.event_id,
         execution_id: row.execution_id,
         subject: row.subject,
         message_id: row.message_id,
-        payload: row.payload,
+        payload,
         payload_codec: row.payload_codec,
         attempts: row.attempts,
     }
@@ -193,5 +221,58 @@ fn line(row: OutboxRow) -> OutboxLine {
         discarded_at: row.discarded_at,
         last_error: row.last_error,
         created_at: row.created_at,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use noetl_api::internal::ProjectRequest;
+    use noetl_store::MemoryStore;
+    use noetl_types::{ExecutionId, Seq, sha256};
+
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::runtime::Settings;
+
+    #[tokio::test]
+    async fn an_event_that_no_broker_takes_goes_out_by_reference() {
+        let settings = Settings {
+            outbox: true,
+            ..Settings::default()
+        };
+        let store = Arc::new(MemoryStore::new());
+        let runtime = Runtime::open(store, Arc::new(SystemClock), settings)
+            .await
+            .unwrap();
+        let event = |number: i64, bytes: usize| {
+            Json::object([
+                ("execution_id", Json::from(7)),
+                ("event_id", Json::from(number)),
+                ("event_type", Json::from("step.enter")),
+                ("context", Json::from("x".repeat(bytes))),
+            ])
+        };
+        let events = vec![event(8, MAX_MESSAGE - 8 * HEADERS), event(9, MAX_MESSAGE)];
+        let copied = runtime.project(ProjectRequest { events }).await.unwrap();
+        assert_eq!(copied.projected, 2, "{copied:?}");
+        let claimed = runtime.claim_outbox(OutboxClaimRequest::default());
+        let rows = claimed.await.unwrap().rows;
+        let whole = rows[0].payload.get("context").and_then(Json::as_str);
+        assert!(whole.is_some_and(|text| text.len() > MAX_MESSAGE / 2));
+
+        let told = &rows[1].payload;
+        let (execution_id, seq) = (ExecutionId::new(7).unwrap(), Seq::new(2).unwrap());
+        let address = format!("/api/stream/events/{execution_id}/{seq}");
+        assert_eq!(told.get("ref").and_then(Json::as_str), Some(&*address));
+        let fetched = runtime.streamed_event(execution_id, seq).await.unwrap();
+        let digest = sha256(&fetched).to_string();
+        assert_eq!(told.get("sha256").and_then(Json::as_str), Some(&*digest));
+        let bytes = told.get("bytes").and_then(Json::as_u64);
+        assert_eq!(bytes, Some(fetched.len() as u64));
+        assert!(to_canonical(told).len() < HEADERS);
+        let name = told.get("event_type").and_then(Json::as_str);
+        assert_eq!(name, Some("step.enter"));
     }
 }

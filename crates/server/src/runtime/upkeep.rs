@@ -4,8 +4,6 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use noetl_api::health::Health;
-use noetl_store::{OutboxFilter, OutboxStatus};
-use noetl_types::limits::PageLimit;
 use noetl_types::{Millis, Text, Timestamp};
 
 use super::Core;
@@ -19,9 +17,6 @@ const LITTLE_ROOM: Millis = Millis::from_days(14);
 
 /// An event that waits to be published for longer than this is one too.
 const LONG_WAIT: Millis = Millis::from_minutes(10);
-
-/// Pages of dead rows that a look reads: those that were given up come first.
-const MOST_PAGES: usize = 10;
 
 /// What is not as it should be, as of the last look: so that whoever asks costs the store nothing.
 #[derive(Debug, Default)]
@@ -74,44 +69,28 @@ impl Core {
         if !self.settings.outbox {
             return None;
         }
-        let facts = self.store.outbox_facts().await.ok()?;
-        if facts.rows.contains_key(&OutboxStatus::Dead) && self.has_dead_rows().await? {
-            return Some(Worry {
-                what: "outbox",
-                health: Health::Degraded,
-                reason: "rows failed too often and wait for an operator: noetl outbox dead".into(),
-            });
-        }
-        let waits = now.since(facts.oldest_unpublished?);
-        (waits > LONG_WAIT).then(|| Worry {
+        let degraded = |reason: Text| Worry {
             what: "outbox",
             health: Health::Degraded,
-            reason: format!(
-                "an event waits to be published for {} s",
-                waits.as_ms() / 1000
-            )
-            .into(),
-        })
-    }
-
-    /// Whether there are dead rows that nobody has given up yet.
-    async fn has_dead_rows(&self) -> Option<bool> {
-        let mut filter = OutboxFilter {
-            status: Some(OutboxStatus::Dead),
-            after: None,
-            limit: PageLimit::MAX,
+            reason,
         };
-        for _ in 0..MOST_PAGES {
-            let rows = self.store.outbox(filter).await.ok()?;
-            if rows.iter().any(|row| row.discarded_at.is_none()) {
-                return Some(true);
+        let facts = match self.store.outbox_facts().await {
+            Ok(facts) => facts,
+            // Nobody knows how it stands, which is no reason to call it well.
+            Err(error) => {
+                tracing::warn!(error = %causes(&error), "nobody knows how the outbox stands");
+                return Some(degraded("how it stands could not be found out".into()));
             }
-            filter.after = match rows.last() {
-                Some(last) => Some(last.outbox_id),
-                None => return Some(false),
-            };
+        };
+        if facts.has_dead {
+            let reason = "rows failed too often and wait for an operator: noetl outbox dead";
+            return Some(degraded(reason.into()));
         }
-        Some(false)
+        let waits = now.since(facts.oldest_unpublished?);
+        (waits > LONG_WAIT).then(|| {
+            let secs = waits.as_ms() / 1000;
+            degraded(format!("an event waits to be published for {secs} s").into())
+        })
     }
 }
 
@@ -137,6 +116,7 @@ mod tests {
 
     use noetl_api::internal::{MarkFailedRequest, OutboxClaimRequest, OutboxIds, ProjectRequest};
     use noetl_store::MemoryStore;
+    use noetl_store::faulty::{Fault, FaultyStore, Method};
     use noetl_types::Json;
 
     use super::*;
@@ -152,6 +132,28 @@ mod tests {
         assert_eq!(health(Millis::ZERO), Some(Health::Failed));
         let worry = little_room(almost).unwrap();
         assert_eq!(worry.reason, "the log has room for 13 days");
+    }
+
+    #[tokio::test]
+    async fn an_outbox_that_cannot_be_looked_at_is_not_called_well() {
+        let plan = |method| match method {
+            Method::OutboxFacts => Fault::Before,
+            _ => Fault::None,
+        };
+        let store = FaultyStore::new(MemoryStore::new(), Box::new(plan));
+        let settings = Settings {
+            outbox: true,
+            ..Settings::default()
+        };
+        let runtime = Runtime::open(Arc::new(store), Arc::new(SystemClock), settings)
+            .await
+            .unwrap();
+        let told = runtime.core.unpublished(runtime.now()).await.unwrap();
+        assert_eq!((told.what, told.health), ("outbox", Health::Degraded));
+        // What else is counted is still told.
+        let text = runtime.metrics_text().await.unwrap();
+        assert!(text.contains("noetl_partitions_ahead_days"), "{text}");
+        assert!(!text.contains("noetl_outbox_rows{"), "{text}");
     }
 
     #[tokio::test]

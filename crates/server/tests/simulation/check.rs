@@ -270,7 +270,8 @@ fn told(
 /// Nothing is open any more, owed or held.
 async fn left_behind(world: &World, checked: &mut Checked) {
     let (memory, limit) = (&world.memory, PageLimit::MAX);
-    let due = memory.due(Timestamp::MAX, limit).await.expect("timers");
+    let due = memory.due(Timestamp::MAX, None, limit);
+    let due = due.await.expect("timers");
     checked.must(due.is_empty(), || format!("timers are left: {due:?}"));
     let errands = memory
         .errands(Timestamp::MAX, limit)

@@ -139,6 +139,8 @@ pub enum Method {
     Quarantine,
     /// [`crate::Outlets::quarantined`]
     Quarantined,
+    /// [`crate::Outlets::purge_quarantine`]
+    PurgeQuarantine,
     /// [`crate::Outlets::log_epoch`]
     LogEpoch,
     /// [`crate::Outlets::begin_log_epoch`]
@@ -274,6 +276,7 @@ impl Method {
         Self::Known,
         Self::Quarantine,
         Self::Quarantined,
+        Self::PurgeQuarantine,
         Self::LogEpoch,
         Self::BeginLogEpoch,
         Self::TakeStream,

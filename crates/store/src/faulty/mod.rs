@@ -315,9 +315,14 @@ impl<S: Store> Store for FaultyStore<S> {
         answer.of(self.inner.pool_counts().await)
     }
 
-    async fn due(&self, now: Timestamp, limit: PageLimit) -> Result<Vec<DueTimer>, StoreError> {
+    async fn due(
+        &self,
+        now: Timestamp,
+        after: Option<&DueTimer>,
+        limit: PageLimit,
+    ) -> Result<Vec<DueTimer>, StoreError> {
         let answer = self.fault(Method::Due).await?;
-        answer.of(self.inner.due(now, limit).await)
+        answer.of(self.inner.due(now, after, limit).await)
     }
 
     async fn register(&self, entry: NewCatalogEntry) -> Result<Registered, StoreError> {

@@ -80,6 +80,15 @@ impl<S: Store> Outlets for FaultyStore<S> {
         answer.of(self.inner.quarantine(refused).await)
     }
 
+    async fn purge_quarantine(
+        &self,
+        before: Timestamp,
+        limit: PageLimit,
+    ) -> Result<u64, StoreError> {
+        let answer = self.fault(Method::PurgeQuarantine).await?;
+        answer.of(self.inner.purge_quarantine(before, limit).await)
+    }
+
     async fn quarantined(&self, filter: QuarantineFilter) -> Result<Vec<Quarantined>, StoreError> {
         let answer = self.fault(Method::Quarantined).await?;
         answer.of(self.inner.quarantined(filter).await)

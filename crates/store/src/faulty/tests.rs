@@ -172,7 +172,7 @@ async fn call_about_runs(store: &dyn Store) -> Vec<Result<(), StoreError>> {
             .await
             .map(drop),
         store.pool_counts().await.map(drop),
-        store.due(now, limit).await.map(drop),
+        store.due(now, None, limit).await.map(drop),
     ]
 }
 
@@ -381,6 +381,7 @@ async fn call_about_the_outbox(store: &dyn Store) -> Vec<Result<(), StoreError>>
         store.known(Vec::new()).await.map(drop),
         store.quarantine(Vec::new()).await,
         store.quarantined(refused).await.map(drop),
+        store.purge_quarantine(now, limit).await.map(drop),
     ]
 }
 

@@ -212,8 +212,13 @@ impl Store for MemoryStore {
         Ok(self.lock().pool_counts())
     }
 
-    async fn due(&self, now: Timestamp, limit: PageLimit) -> Result<Vec<DueTimer>, StoreError> {
-        Ok(self.lock().due(now, limit))
+    async fn due(
+        &self,
+        now: Timestamp,
+        after: Option<&DueTimer>,
+        limit: PageLimit,
+    ) -> Result<Vec<DueTimer>, StoreError> {
+        Ok(self.lock().due(now, after, limit))
     }
 
     async fn register(&self, entry: NewCatalogEntry) -> Result<Registered, StoreError> {

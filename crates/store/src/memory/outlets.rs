@@ -13,8 +13,8 @@ use super::state::{State, many};
 use crate::error::StoreError;
 use crate::model::{
     ClaimedMessage, EventKey, Failed, FeedLag, JSON_CODEC, Known, LogEpoch, MAX_CLAIM_BYTES,
-    MAX_FEED_LAG, OutboxClaim, OutboxFacts, OutboxFailure, OutboxFilter, OutboxMark, OutboxRow,
-    OutboxStatus, QuarantineFilter, Quarantined, StreamBegin, StreamCursor, StreamMove,
+    MAX_FEED_LAG, OfEvent, OutboxClaim, OutboxFacts, OutboxFailure, OutboxFilter, OutboxMark,
+    OutboxRow, OutboxStatus, QuarantineFilter, Quarantined, StreamBegin, StreamCursor, StreamMove,
     StreamOwner, StreamTake, StreamTaken, body, message_id, subject,
 };
 use crate::outlets::Outlets;
@@ -121,12 +121,16 @@ impl OutletState {
         self.outbox.len()
     }
 
-    fn published_before(&self, before: Timestamp) -> Vec<(Timestamp, OutboxId)> {
+    /// Rows that were published before a time, then those that were given up before it.
+    fn over_before(&self, before: Timestamp) -> Vec<(bool, Timestamp, OutboxId)> {
         let rows = self.outbox.values();
-        rows.filter(|row| row.status == OutboxStatus::Published)
-            .filter_map(|row| Some((row.published_at?, row.outbox_id)))
-            .filter(|(published_at, _)| *published_at < before)
-            .collect()
+        rows.filter_map(|row| match row.status {
+            OutboxStatus::Published => Some((false, row.published_at?, row.outbox_id)),
+            OutboxStatus::Dead => Some((true, row.discarded_at?, row.outbox_id)),
+            OutboxStatus::Pending | OutboxStatus::InFlight | OutboxStatus::Failed => None,
+        })
+        .filter(|(_, over_at, _)| *over_at < before)
+        .collect()
     }
 
     fn dead(&mut self, rows: &[OutboxId], change: impl Fn(&mut OutboxRow)) -> u64 {
@@ -166,13 +170,21 @@ impl MemoryStore {
 }
 
 impl State {
-    fn payload(&self, execution_id: Option<ExecutionId>, event_id: EventId) -> (Json, usize) {
+    fn payload(
+        &self,
+        execution_id: Option<ExecutionId>,
+        event_id: EventId,
+    ) -> (Json, Option<OfEvent>) {
         let event = execution_id.and_then(|id| self.event(id, event_id));
         let Some(event) = event else {
-            return (Json::Null, 0);
+            return (Json::Null, None);
         };
-        let bytes = body(&event.record);
-        (json::parse(&bytes).unwrap_or(Json::Null), bytes.len())
+        let body = body(&event.record);
+        let of_event = OfEvent {
+            seq: event.record.seq,
+            bytes: body.len(),
+        };
+        (json::parse(&body).unwrap_or(Json::Null), Some(of_event))
     }
 
     fn claim_outbox(&mut self, claim: &OutboxClaim) -> Vec<ClaimedMessage> {
@@ -190,8 +202,8 @@ impl State {
             let Some(row) = self.outlets.outbox.get(&id) else {
                 continue;
             };
-            let (payload, size) = self.payload(row.execution_id, row.event_id);
-            bytes += size;
+            let (payload, of_event) = self.payload(row.execution_id, row.event_id);
+            bytes += of_event.map_or(0, |it| it.bytes);
             if bytes > MAX_CLAIM_BYTES && !claimed.is_empty() {
                 break;
             }
@@ -216,6 +228,7 @@ impl State {
                 subject: row.subject.clone(),
                 message_id: row.message_id.clone(),
                 payload,
+                of_event,
                 payload_codec: row.payload_codec.clone(),
                 attempts: row.attempts,
             });
@@ -386,6 +399,7 @@ impl Outlets for MemoryStore {
         for row in state.outlets.outbox.values() {
             *facts.rows.entry(row.status).or_default() += 1;
             if row.is_unpublished() {
+                facts.has_dead |= row.status == OutboxStatus::Dead;
                 let oldest = facts.oldest_unpublished.unwrap_or(row.created_at);
                 facts.oldest_unpublished = Some(oldest.min(row.created_at));
             }
@@ -411,15 +425,15 @@ impl Outlets for MemoryStore {
     }
 
     async fn old_outbox(&self, before: Timestamp) -> Result<u64, StoreError> {
-        Ok(count(self.lock().outlets.published_before(before).len()))
+        Ok(count(self.lock().outlets.over_before(before).len()))
     }
 
     async fn purge_outbox(&self, before: Timestamp, limit: PageLimit) -> Result<u64, StoreError> {
         let mut state = self.lock();
-        let mut old = state.outlets.published_before(before);
+        let mut old = state.outlets.over_before(before);
         old.sort();
         old.truncate(many(limit.get()));
-        for (_, id) in &old {
+        for (_, _, id) in &old {
             state.outlets.outbox.remove(id);
         }
         Ok(count(old.len()))
@@ -436,6 +450,25 @@ impl Outlets for MemoryStore {
             state.outlets.quarantine.entry(key).or_insert(it);
         }
         Ok(())
+    }
+
+    async fn purge_quarantine(
+        &self,
+        before: Timestamp,
+        limit: PageLimit,
+    ) -> Result<u64, StoreError> {
+        let mut state = self.lock();
+        let all = state.outlets.quarantine.iter();
+        let mut old: Vec<_> = all
+            .filter(|(_, it)| it.created_at < before)
+            .map(|(key, it)| (it.quarantine_id, key.clone()))
+            .collect();
+        old.sort();
+        old.truncate(many(limit.get()));
+        for (_, key) in &old {
+            state.outlets.quarantine.remove(key);
+        }
+        Ok(count(old.len()))
     }
 
     async fn quarantined(&self, filter: QuarantineFilter) -> Result<Vec<Quarantined>, StoreError> {

@@ -181,12 +181,20 @@ impl State {
         ExecutionPage::of(page, filter.limit)
     }
 
-    pub(super) fn due(&self, now: Timestamp, limit: PageLimit) -> Vec<DueTimer> {
+    pub(super) fn due(
+        &self,
+        now: Timestamp,
+        after: Option<&DueTimer>,
+        limit: PageLimit,
+    ) -> Vec<DueTimer> {
+        let after = after.map(|it| (it.fire_at, it.execution_id, &it.timer_id));
+        let is_paused = |id| self.executions.get(id).is_some_and(|it| it.view.paused);
         let mut due: Vec<_> = self
             .timers
             .iter()
-            .filter(|(_, fire_at)| **fire_at <= now)
+            .filter(|((id, _), fire_at)| **fire_at <= now && !is_paused(id))
             .map(|((execution_id, timer_id), fire_at)| (*fire_at, *execution_id, timer_id))
+            .filter(|timer| after.is_none_or(|after| *timer > after))
             .collect();
         due.sort();
         due.into_iter()

@@ -3,7 +3,9 @@
 //! Outbox and stream may both run. What they publish of an event is made here, once, so that both
 //! give it the same name and the same bytes.
 
-use noetl_types::{EventName, EventRecord, ExecutionId, Seq, TenantId, Text, json};
+use noetl_types::{
+    EventId, EventName, EventRecord, ExecutionId, Json, Seq, TenantId, Text, json, sha256,
+};
 
 /// A life of the log. A log that was restored begins a new one, so that no event of the new life is
 /// taken for another one of the old.
@@ -57,6 +59,25 @@ impl Message {
 /// The body that every outlet carries; the same bytes for the same event.
 pub fn body(record: &EventRecord) -> Vec<u8> {
     json::to_canonical(record)
+}
+
+/// What stands for an event whose body is larger than a message may be, and where that is found.
+pub fn reference(
+    (execution_id, seq): (ExecutionId, Seq),
+    (event_id, event_type): (EventId, &str),
+    body: &[u8],
+) -> Json {
+    let bytes = u64::try_from(body.len()).unwrap_or(u64::MAX);
+    let address = format!("/api/stream/events/{execution_id}/{seq}");
+    Json::object([
+        ("ref", Json::from(address)),
+        ("sha256", Json::from(sha256(body).to_string())),
+        ("bytes", Json::from(bytes)),
+        ("execution_id", Json::from(execution_id.get())),
+        ("seq", Json::from(seq.get())),
+        ("event_id", Json::from(event_id.get())),
+        ("event_type", Json::from(event_type)),
+    ])
 }
 
 /// The subject of an event. Its tokens are legal whatever the event is called.

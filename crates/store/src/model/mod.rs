@@ -57,10 +57,11 @@ pub use head::Head;
 pub use key::MatchKey;
 pub use log::{Loaded, LogPage, MAX_SNAPSHOTS, Snapshot, SnapshotKey};
 pub use machine::{MachineLease, MachineRefused, MachineRenewal, MachineRequest};
-pub use message::{LogEpoch, Message, body, message_id, subject};
+pub use message::{LogEpoch, Message, body, message_id, reference, subject};
 pub use outbox::{
-    ClaimedMessage, Failed, JSON_CODEC, MAX_CLAIM_BYTES, OutboxClaim, OutboxFacts, OutboxFailure,
-    OutboxFilter, OutboxMark, OutboxRow, OutboxStatus, UnknownOutboxStatus, backoff,
+    ClaimedMessage, Failed, JSON_CODEC, MAX_CLAIM_BYTES, MAX_COUNTED, OfEvent, OutboxClaim,
+    OutboxFacts, OutboxFailure, OutboxFilter, OutboxMark, OutboxRow, OutboxStatus,
+    UnknownOutboxStatus, backoff,
 };
 pub use quarantine::{QuarantineFilter, Quarantined};
 pub use queue::{CommandChoice, CommandFilter, CommandPage, MAX_POOLS, PoolCount};

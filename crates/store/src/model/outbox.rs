@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use noetl_types::limits::{MAX_OUTBOX_ERROR_CHARS, OutboxClaimLimit, PageLimit};
-use noetl_types::{EventId, ExecutionId, Json, Millis, OutboxId, Text, Timestamp};
+use noetl_types::{EventId, ExecutionId, Json, Millis, OutboxId, Seq, Text, Timestamp};
 
 /// Bytes of payloads that one claim hands out, but for its first row.
 pub const MAX_CLAIM_BYTES: usize = 16 * 1024 * 1024;
@@ -93,10 +93,21 @@ pub struct ClaimedMessage {
     /// The event as its outlets carry it, or what somebody else wrote in its place. A payload that is
     /// no JSON of this system comes as a text.
     pub payload: Json,
+    /// Where the payload comes from, unless somebody else wrote it.
+    pub of_event: Option<OfEvent>,
     /// What the payload is written in.
     pub payload_codec: Text,
     /// How often the row was claimed, this time included: the fence.
     pub attempts: u32,
+}
+
+/// The event that a payload was made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OfEvent {
+    /// Its place in the log of its execution.
+    pub seq: Seq,
+    /// How long its body is.
+    pub bytes: usize,
 }
 
 /// A publisher says that a row is out.
@@ -227,13 +238,44 @@ pub struct OutboxFilter {
     pub limit: PageLimit,
 }
 
-/// How the outbox stands.
+/// Published rows that are counted one by one.
+pub const MAX_COUNTED: u32 = 10_000;
+
+/// How the outbox stands. Whoever asks does so often, so it must not cost more the more is published.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OutboxFacts {
-    /// Rows by how far they have come; what has none is left out.
+    /// Rows by how far they have come; what has none is left out. From [`MAX_COUNTED`] on the number
+    /// of published ones is about right.
     pub rows: BTreeMap<OutboxStatus, u64>,
     /// When the oldest row was written that is still to be published.
     pub oldest_unpublished: Option<Timestamp>,
+    /// Whether a row failed too often that nobody has decided about.
+    pub has_dead: bool,
+}
+
+impl OutboxFacts {
+    /// From counts by status, those of published rows up to [`MAX_COUNTED`], and about how many rows
+    /// there are.
+    pub(crate) fn of(
+        counts: impl IntoIterator<Item = (OutboxStatus, u64)>,
+        about: u64,
+        oldest_unpublished: Option<Timestamp>,
+        has_dead: bool,
+    ) -> Self {
+        let counts = counts.into_iter().filter(|(_, count)| *count > 0);
+        let mut rows: BTreeMap<_, _> = counts.collect();
+        let all: u64 = rows.values().sum();
+        if let Some(published) = rows.get_mut(&OutboxStatus::Published)
+            && *published >= u64::from(MAX_COUNTED)
+        {
+            *published += about.saturating_sub(all);
+        }
+        Self {
+            rows,
+            oldest_unpublished,
+            has_dead,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -248,6 +290,29 @@ mod tests {
         }
         assert_eq!(backoff(5, Millis::from_secs(10)), Millis::from_secs(10));
         assert_eq!(backoff(u32::MAX, max), Millis::from_secs(256));
+    }
+
+    #[test]
+    fn many_published_rows_are_told_about() {
+        let facts = |published, about| {
+            let counts = [
+                (OutboxStatus::Pending, 5),
+                (OutboxStatus::Dead, 0),
+                (OutboxStatus::Published, published),
+            ];
+            OutboxFacts::of(counts, about, None, false).rows
+        };
+        let rows = |published| {
+            BTreeMap::from([
+                (OutboxStatus::Pending, 5),
+                (OutboxStatus::Published, published),
+            ])
+        };
+        let most = u64::from(MAX_COUNTED);
+        assert_eq!(facts(most - 1, 1_000_000), rows(most - 1));
+        assert_eq!(facts(most, 1_000_000), rows(999_995));
+        // What the database has never looked at is at least what was counted.
+        assert_eq!(facts(most, 0), rows(most));
     }
 
     #[test]

@@ -296,8 +296,13 @@ impl Store for PostgresStore {
         queue::pool_counts(&self.lists).await
     }
 
-    async fn due(&self, now: Timestamp, limit: PageLimit) -> Result<Vec<DueTimer>, StoreError> {
-        query::due(&self.pool, now, limit).await
+    async fn due(
+        &self,
+        now: Timestamp,
+        after: Option<&DueTimer>,
+        limit: PageLimit,
+    ) -> Result<Vec<DueTimer>, StoreError> {
+        query::due(&self.pool, now, after, limit).await
     }
 
     async fn register(&self, entry: NewCatalogEntry) -> Result<Registered, StoreError> {

@@ -1,8 +1,8 @@
 //! The outbox, and what was refused.
 
-use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use noetl_types::id::first_id_at;
 use noetl_types::limits::PageLimit;
 use noetl_types::{OutboxId, QuarantineId, Text, Timestamp};
 
@@ -11,8 +11,8 @@ use super::pool::Pool;
 use super::query::{Param, params, select};
 use crate::error::StoreError;
 use crate::model::{
-    ClaimedMessage, Failed, MAX_CLAIM_BYTES, OutboxClaim, OutboxFacts, OutboxFailure, OutboxFilter,
-    OutboxMark, OutboxRow, OutboxStatus, QuarantineFilter, Quarantined,
+    ClaimedMessage, Failed, MAX_CLAIM_BYTES, MAX_COUNTED, OutboxClaim, OutboxFacts, OutboxFailure,
+    OutboxFilter, OutboxMark, OutboxRow, OutboxStatus, QuarantineFilter, Quarantined,
 };
 use crate::row::{
     self, CLAIMED, EVENT, OUTBOX, QUARANTINE, Reader, ToCell as _, quarantine_row, time,
@@ -63,14 +63,37 @@ pub(super) const PENDING: &str = "SELECT
     + (SELECT count(*) FROM outbox
        WHERE status = 'IN_FLIGHT' AND lease_until <= $1::timestamptz)";
 
+const ANY_STATUS: &str = "($1::text IS NULL OR status = $1)";
+
 static LIST: LazyLock<String> = LazyLock::new(|| {
     let page = "WHERE ($1::text IS NULL OR status = $1) AND ($2::bigint IS NULL OR outbox_id > $2)
         ORDER BY outbox_id LIMIT $3::bigint";
     select(&OUTBOX, page)
 });
 
-const OLDEST: &str = "SELECT min(created_at) FROM outbox
-    WHERE status <> 'PUBLISHED' AND discarded_at IS NULL";
+/// The few dead ones among all, which have an index of their own.
+pub(super) static LIST_DEAD: LazyLock<String> = LazyLock::new(|| {
+    let is_dead = "status = 'DEAD' AND $1::text IS NOT NULL";
+    LIST.replace(ANY_STATUS, is_dead)
+});
+
+/// Rows by status, each kind by an index of its own; of published ones no more than are counted.
+pub(super) const COUNTS: &str = "SELECT status, count(*) FROM outbox
+        WHERE status IN ('PENDING', 'FAILED') GROUP BY status
+    UNION ALL
+    SELECT 'IN_FLIGHT'::text, count(*) FROM outbox WHERE status = 'IN_FLIGHT'
+    UNION ALL
+    SELECT 'DEAD'::text, count(*) FROM outbox WHERE status = 'DEAD'
+    UNION ALL
+    SELECT 'PUBLISHED'::text, count(*) FROM (
+        SELECT published_at FROM outbox WHERE status = 'PUBLISHED'
+        ORDER BY published_at, outbox_id LIMIT $1::bigint
+    ) AS counted";
+
+pub(super) const FACTS: &str = "SELECT
+    (SELECT min(created_at) FROM outbox WHERE status <> 'PUBLISHED' AND discarded_at IS NULL),
+    EXISTS (SELECT 1 FROM outbox WHERE status = 'DEAD' AND discarded_at IS NULL),
+    (SELECT reltuples::bigint FROM pg_class WHERE oid = 'outbox'::regclass)";
 
 /// Sends dead rows out again. The attempts so far do not count any more, but stay used as fences.
 pub(super) const REPLAY: &str = "UPDATE outbox
@@ -85,15 +108,25 @@ pub(super) const DISCARD: &str = "UPDATE outbox
     WHERE outbox_id = ANY ($1::bigint[]) AND status = 'DEAD' AND discarded_at IS NULL
     RETURNING 1";
 
-pub(super) const OLD: &str = "SELECT count(*) FROM outbox
-    WHERE status = 'PUBLISHED' AND published_at < $1::timestamptz";
+pub(super) const OLD: &str = "SELECT
+    (SELECT count(*) FROM outbox WHERE status = 'PUBLISHED' AND published_at < $1::timestamptz)
+    + (SELECT count(*) FROM outbox WHERE status = 'DEAD' AND discarded_at < $1::timestamptz)";
 
-const PURGE: &str = "DELETE FROM outbox WHERE outbox_id IN (
+/// Rows are found by their key: were they joined, all might be read.
+pub(super) const PURGE: &str = "WITH published AS MATERIALIZED (
         SELECT outbox_id FROM outbox
         WHERE status = 'PUBLISHED' AND published_at < $1::timestamptz
         ORDER BY published_at, outbox_id LIMIT $2::bigint
         FOR UPDATE SKIP LOCKED
-    ) RETURNING 1";
+    ), given_up AS MATERIALIZED (
+        SELECT outbox_id FROM outbox
+        WHERE status = 'DEAD' AND discarded_at < $1::timestamptz
+        ORDER BY discarded_at, outbox_id LIMIT $2::bigint
+        FOR UPDATE SKIP LOCKED
+    )
+    DELETE FROM outbox WHERE outbox_id = ANY (ARRAY(
+        SELECT outbox_id FROM published UNION ALL SELECT outbox_id FROM given_up LIMIT $2::bigint
+    )) RETURNING 1";
 
 static QUARANTINED: LazyLock<String> = LazyLock::new(|| {
     let page = "WHERE ($1::text IS NULL OR source = $1)
@@ -104,6 +137,14 @@ static QUARANTINED: LazyLock<String> = LazyLock::new(|| {
 
 static PUT_QUARANTINE: LazyLock<String> =
     LazyLock::new(|| super::query::insert(&QUARANTINE, "ON CONFLICT DO NOTHING"));
+
+/// Ids rise with time, so that those of later times need not be looked at.
+const PURGE_QUARANTINE: &str = "DELETE FROM outbox_quarantine WHERE quarantine_id = ANY (ARRAY(
+        SELECT quarantine_id FROM outbox_quarantine
+        WHERE quarantine_id < $3::bigint AND created_at < $1::timestamptz
+        ORDER BY quarantine_id LIMIT $2::bigint
+        FOR UPDATE SKIP LOCKED
+    )) RETURNING 1";
 
 /// How often a mark without a fence follows a row that changes hands.
 const MAX_LOOKS: usize = 16;
@@ -208,20 +249,26 @@ pub(super) async fn list(pool: &Pool, filter: &OutboxFilter) -> Result<Vec<Outbo
         &filter.after.map(OutboxId::get),
         &i64::from(filter.limit.get()),
     ];
-    let rows = client.rows(&LIST, &params).await?;
+    let sql = match filter.status {
+        Some(OutboxStatus::Dead) => &LIST_DEAD,
+        _ => &LIST,
+    };
+    let rows = client.rows(sql, &params).await?;
     read_all(&rows, row::outbox_row)
 }
 
 pub(super) async fn facts(pool: &Pool) -> Result<OutboxFacts, StoreError> {
     let mut client = pool.get().await?;
-    let by_status = "SELECT status, count(*) FROM outbox GROUP BY status";
-    let (counts, oldest) = client.two((by_status, &[]), (OLDEST, &[])).await?;
-    let rows: BTreeMap<OutboxStatus, u64> = read_all(&counts, row::count_of)?.into_iter().collect();
-    let oldest = oldest.first().map(|row| row.get::<_, Option<row::Cell>>(0));
-    Ok(OutboxFacts {
-        rows,
-        oldest_unpublished: oldest.flatten().map(time).transpose()?,
-    })
+    let most = i64::from(MAX_COUNTED);
+    let (counts, facts) = client.two((COUNTS, &[&most]), (FACTS, &[])).await?;
+    let counts = read_all(&counts, row::count_of)?;
+    let Some(facts) = facts.first() else {
+        return Ok(OutboxFacts::default());
+    };
+    let oldest = facts.get::<_, Option<row::Cell>>(0).map(time).transpose()?;
+    // Below zero while the database has never looked.
+    let about = u64::try_from(facts.get::<_, i64>(2)).unwrap_or_default();
+    Ok(OutboxFacts::of(counts, about, oldest, facts.get(1)))
 }
 
 pub(super) async fn settle(
@@ -255,6 +302,20 @@ pub(super) async fn quarantine(pool: &Pool, refused: &[Quarantined]) -> Result<(
         put.await.map_err(failure)?;
     }
     transaction.commit().await.map_err(failure)
+}
+
+pub(super) async fn purge_quarantine(
+    pool: &Pool,
+    before: Timestamp,
+    limit: PageLimit,
+) -> Result<u64, StoreError> {
+    let mut client = pool.get().await?;
+    let params: [Param<'_>; 3] = [
+        &before.to_cell(),
+        &i64::from(limit.get()),
+        &first_id_at(before.as_unix_ms()),
+    ];
+    Ok(count(&client.rows(PURGE_QUARANTINE, &params).await?))
 }
 
 pub(super) async fn quarantined(

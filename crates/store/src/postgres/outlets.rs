@@ -67,6 +67,14 @@ impl Outlets for PostgresStore {
         outbox::quarantine(&self.lists, &refused).await
     }
 
+    async fn purge_quarantine(
+        &self,
+        before: Timestamp,
+        limit: PageLimit,
+    ) -> Result<u64, StoreError> {
+        outbox::purge_quarantine(&self.lists, before, limit).await
+    }
+
     async fn quarantined(&self, filter: QuarantineFilter) -> Result<Vec<Quarantined>, StoreError> {
         outbox::quarantined(&self.lists, &filter).await
     }

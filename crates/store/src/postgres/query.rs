@@ -395,14 +395,28 @@ pub(super) async fn counts(pool: &Pool, tenant_id: &TenantId) -> Result<Counts, 
 pub(super) async fn due(
     pool: &Pool,
     now: Timestamp,
+    after: Option<&DueTimer>,
     limit: PageLimit,
 ) -> Result<Vec<DueTimer>, StoreError> {
-    let sql = "SELECT execution_id, timer_id, fire_at FROM timer WHERE fire_at <= $1::timestamptz
-        ORDER BY fire_at, execution_id, timer_id LIMIT $2::bigint";
+    // Each execution is found by its key: a join might read all of them.
+    let sql = "SELECT execution_id, timer_id, fire_at FROM timer
+        WHERE fire_at <= $1::timestamptz
+            AND (fire_at, execution_id, timer_id)
+                > (coalesce($2::timestamptz, '-infinity'), $3::bigint, $4::text)
+            AND NOT coalesce(
+                (SELECT paused FROM execution WHERE execution.execution_id = timer.execution_id),
+                false
+            )
+        ORDER BY fire_at, execution_id, timer_id LIMIT $5::bigint";
     let mut client = pool.get().await?;
-    let rows = client
-        .rows(sql, &[&now.to_cell(), &i64::from(limit.get())])
-        .await?;
+    let params: [Param<'_>; 5] = [
+        &now.to_cell(),
+        &after.map(|after| after.fire_at).to_cell(),
+        &after.map_or(0, |after| after.execution_id.get()),
+        &after.map_or("", |after| after.timer_id.as_str()),
+        &i64::from(limit.get()),
+    ];
+    let rows = client.rows(sql, &params).await?;
     read_all(&rows, row::due_timer)
 }
 

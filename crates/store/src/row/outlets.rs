@@ -6,7 +6,8 @@ use super::cell::{Cell, CellProblem, FromCell, ToCell};
 use super::event::stored_event;
 use super::table::{Cells, Corrupt, Kind, Reader, Table};
 use crate::model::{
-    ClaimedMessage, LogEpoch, OutboxRow, OutboxStatus, Quarantined, StreamCursor, body, subject,
+    ClaimedMessage, LogEpoch, OfEvent, OutboxRow, OutboxStatus, Quarantined, StreamCursor, body,
+    subject,
 };
 use crate::seal::{Sealed, SealedEvent};
 
@@ -195,12 +196,17 @@ pub(crate) fn claimed_message(mut cells: Cells) -> Result<ClaimedMessage, Corrup
     let mut row = Reader::new(&CLAIMED, own.into_iter());
     let (outbox_id, event_id, execution_id) = (row.take()?, row.take()?, row.take()?);
     let (subject, message_id) = (row.take()?, row.take()?);
-    let payload = match (row.take::<Option<Text>>()?, cells.as_slice().first()) {
-        (Some(text), _) => payload_of(text),
-        (None, None | Some(Cell::Null)) => Json::Null,
+    let (payload, of_event) = match (row.take::<Option<Text>>()?, cells.as_slice().first()) {
+        (Some(text), _) => (payload_of(text), None),
+        (None, None | Some(Cell::Null)) => (Json::Null, None),
         (None, Some(_)) => {
             let event = stored_event(cells)?;
-            json::parse(&body(&event.record)).unwrap_or(Json::Null)
+            let body = body(&event.record);
+            let of_event = OfEvent {
+                seq: event.record.seq,
+                bytes: body.len(),
+            };
+            (json::parse(&body).unwrap_or(Json::Null), Some(of_event))
         }
     };
     Ok(ClaimedMessage {
@@ -210,6 +216,7 @@ pub(crate) fn claimed_message(mut cells: Cells) -> Result<ClaimedMessage, Corrup
         subject,
         message_id,
         payload,
+        of_event,
         payload_codec: row.take()?,
         attempts: row.take()?,
     })

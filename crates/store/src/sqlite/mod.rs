@@ -323,9 +323,15 @@ impl Store for SqliteStore {
         self.readers.run(queue::pool_counts).await
     }
 
-    async fn due(&self, now: Timestamp, limit: PageLimit) -> Result<Vec<DueTimer>, StoreError> {
+    async fn due(
+        &self,
+        now: Timestamp,
+        after: Option<&DueTimer>,
+        limit: PageLimit,
+    ) -> Result<Vec<DueTimer>, StoreError> {
+        let after = after.cloned();
         self.readers
-            .run(move |connection| query::due(connection, now, limit))
+            .run(move |connection| query::due(connection, now, after.as_ref(), limit))
             .await
     }
 

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use noetl_types::id::first_id_at;
 use noetl_types::limits::PageLimit;
 use noetl_types::{OutboxId, QuarantineId, Text, Timestamp};
 use rusqlite::{Connection, params, params_from_iter};
@@ -10,8 +11,8 @@ use super::bind::{all, execute, failure, first, micros};
 use super::query::{put, select};
 use crate::error::StoreError;
 use crate::model::{
-    ClaimedMessage, Failed, MAX_CLAIM_BYTES, OutboxClaim, OutboxFacts, OutboxFailure, OutboxFilter,
-    OutboxMark, OutboxRow, OutboxStatus, QuarantineFilter, Quarantined,
+    ClaimedMessage, Failed, MAX_CLAIM_BYTES, MAX_COUNTED, OutboxClaim, OutboxFacts, OutboxFailure,
+    OutboxFilter, OutboxMark, OutboxRow, OutboxStatus, QuarantineFilter, Quarantined,
 };
 use crate::row::{
     self, CLAIMED, Cell, Cells, Corrupt, EVENT, NEW_OUTBOX, OUTBOX, QUARANTINE, Reader,
@@ -76,14 +77,47 @@ pub(super) const PENDING: &str = "SELECT '', (
         SELECT count(*) FROM outbox WHERE status = 'IN_FLIGHT' AND lease_until <= ?1
     )";
 
+const ANY_STATUS: &str = "(?1 IS NULL OR status = ?1)";
+
 static LIST: LazyLock<String> = LazyLock::new(|| {
     let page = "WHERE (?1 IS NULL OR status = ?1) AND (?2 IS NULL OR outbox_id > ?2)
         ORDER BY outbox_id LIMIT ?3";
     select(&OUTBOX, page)
 });
 
-const OLDEST: &str = "SELECT min(created_at) FROM outbox
+/// The few dead ones among all, which have an index of their own.
+pub(super) static LIST_DEAD: LazyLock<String> = LazyLock::new(|| {
+    let is_dead = "status = 'DEAD' AND ?1 IS NOT NULL";
+    let list = LIST.replace("FROM outbox", "FROM outbox INDEXED BY outbox_dead");
+    list.replace(ANY_STATUS, is_dead)
+});
+
+/// Rows by status; of published ones no more than are counted. Each kind has an index of its own, which
+/// has to be named, since a look at the whole table seems to be as cheap.
+pub(super) const COUNTS: &str = "SELECT status, count(*)
+        FROM outbox INDEXED BY outbox_ready WHERE status IN ('PENDING', 'FAILED') GROUP BY status
+    UNION ALL
+    SELECT 'IN_FLIGHT', count(*) FROM outbox INDEXED BY outbox_in_flight
+        WHERE status = 'IN_FLIGHT'
+    UNION ALL
+    SELECT 'DEAD', count(*) FROM outbox INDEXED BY outbox_dead WHERE status = 'DEAD'
+    UNION ALL
+    SELECT 'PUBLISHED', count(*) FROM (
+        SELECT outbox_id FROM outbox INDEXED BY outbox_published
+        WHERE status = 'PUBLISHED' LIMIT ?1
+    )";
+
+pub(super) const OLDEST: &str = "SELECT min(created_at) FROM outbox INDEXED BY outbox_unpublished
     WHERE status <> 'PUBLISHED' AND discarded_at IS NULL";
+
+/// Whether there are dead rows, and about how many there are in all.
+pub(super) const ABOUT: &str = "SELECT
+    (EXISTS (
+        SELECT 1 FROM outbox INDEXED BY outbox_dead WHERE status = 'DEAD' AND discarded_at IS NULL
+    )) || '',
+    coalesce(
+        (SELECT max(outbox_id) FROM outbox) - (SELECT min(outbox_id) FROM outbox) + 1, 0
+    )";
 
 /// Sends a dead row out again. The attempts so far do not count any more, but stay used as fences.
 pub(super) const REPLAY: &str = "UPDATE outbox
@@ -95,12 +129,24 @@ pub(super) const DISCARD: &str = "UPDATE outbox
     SET discarded_at = ?2, updated_at = ?2
     WHERE outbox_id = ?1 AND status = 'DEAD' AND discarded_at IS NULL";
 
-pub(super) const OLD: &str = "SELECT '', count(*) FROM outbox
-    WHERE status = 'PUBLISHED' AND published_at < ?1";
+pub(super) const OLD: &str = "SELECT '', (
+        SELECT count(*) FROM outbox WHERE status = 'PUBLISHED' AND published_at < ?1
+    ) + (
+        SELECT count(*) FROM outbox WHERE status = 'DEAD' AND discarded_at < ?1
+    )";
 
-const PURGE: &str = "DELETE FROM outbox WHERE outbox_id IN (
-        SELECT outbox_id FROM outbox WHERE status = 'PUBLISHED' AND published_at < ?1
-        ORDER BY published_at, outbox_id LIMIT ?2
+pub(super) const PURGE: &str = "DELETE FROM outbox WHERE outbox_id IN (
+        SELECT * FROM (
+            SELECT outbox_id FROM outbox WHERE status = 'PUBLISHED' AND published_at < ?1
+            ORDER BY published_at, outbox_id LIMIT ?2
+        )
+        UNION ALL
+        SELECT * FROM (
+            SELECT outbox_id FROM outbox INDEXED BY outbox_dead
+            WHERE status = 'DEAD' AND discarded_at < ?1
+            ORDER BY discarded_at, outbox_id LIMIT ?2
+        )
+        LIMIT ?2
     )";
 
 static QUARANTINED: LazyLock<String> = LazyLock::new(|| {
@@ -108,6 +154,12 @@ static QUARANTINED: LazyLock<String> = LazyLock::new(|| {
         ORDER BY quarantine_id LIMIT ?3";
     select(&QUARANTINE, page)
 });
+
+/// Ids rise with time, so that those of later times need not be looked at.
+const PURGE_QUARANTINE: &str = "DELETE FROM outbox_quarantine WHERE quarantine_id IN (
+        SELECT quarantine_id FROM outbox_quarantine
+        WHERE quarantine_id < ?3 AND created_at < ?1 ORDER BY quarantine_id LIMIT ?2
+    )";
 
 fn count(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
@@ -219,19 +271,26 @@ pub(super) fn list(
         filter.after.map(OutboxId::get),
         filter.limit.get()
     ];
-    all(connection, &LIST, params, row::outbox_row)
+    let sql = match filter.status {
+        Some(OutboxStatus::Dead) => &LIST_DEAD,
+        _ => &LIST,
+    };
+    all(connection, sql, params, row::outbox_row)
 }
 
 pub(super) fn facts(connection: &Connection) -> Result<OutboxFacts, StoreError> {
-    let by_status = "SELECT status, count(*) FROM outbox GROUP BY status";
-    let rows = all(connection, by_status, [], row::count_of)?;
+    let counts = all(connection, COUNTS, [MAX_COUNTED], row::count_of)?;
     let oldest = first(connection, OLDEST, [], |cells| {
         Reader::new(&OUTBOX, cells).take()
     })?;
-    Ok(OutboxFacts {
-        rows: rows.into_iter().collect(),
-        oldest_unpublished: oldest.flatten(),
-    })
+    let about = first(connection, ABOUT, [], row::count_of::<Text>)?;
+    let (has_dead, about) = about.unwrap_or_default();
+    Ok(OutboxFacts::of(
+        counts,
+        about,
+        oldest.flatten(),
+        has_dead == "1",
+    ))
 }
 
 pub(super) fn settle(
@@ -269,6 +328,20 @@ pub(super) fn quarantine(
         )?;
     }
     Ok(())
+}
+
+pub(super) fn purge_quarantine(
+    connection: &Connection,
+    before: Timestamp,
+    limit: PageLimit,
+) -> Result<u64, StoreError> {
+    let params = (
+        micros(before),
+        limit.get(),
+        first_id_at(before.as_unix_ms()),
+    );
+    let purged = execute(connection, PURGE_QUARANTINE, params).map_err(failure)?;
+    Ok(count(purged))
 }
 
 pub(super) fn quarantined(

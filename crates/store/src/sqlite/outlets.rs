@@ -107,6 +107,18 @@ impl Outlets for SqliteStore {
             .await
     }
 
+    async fn purge_quarantine(
+        &self,
+        before: Timestamp,
+        limit: PageLimit,
+    ) -> Result<u64, StoreError> {
+        self.writer
+            .run(Durability::Forgettable, move |connection| {
+                outbox::purge_quarantine(connection, before, limit)
+            })
+            .await
+    }
+
     async fn quarantined(&self, filter: QuarantineFilter) -> Result<Vec<Quarantined>, StoreError> {
         self.readers
             .run(move |connection| outbox::quarantined(connection, &filter))

@@ -46,8 +46,13 @@ static SELECT_FEED: LazyLock<String> = LazyLock::new(|| {
 static SELECT_EXECUTION: LazyLock<String> =
     LazyLock::new(|| select(&EXECUTION, "WHERE execution_id = ?1"));
 
-static LIST_EXECUTIONS: LazyLock<String> =
+/// Executions of any status, and of one. They are two statements since each has an index of its own,
+/// and a plan is made before it is known what is asked for.
+pub(super) static LIST_EXECUTIONS: LazyLock<String> =
     LazyLock::new(|| select(&EXECUTION, include_str!("sql/list_executions.sql")));
+
+pub(super) static LIST_BY_STATUS: LazyLock<String> =
+    LazyLock::new(|| LIST_EXECUTIONS.replace("?2 IS NULL", "status = ?2"));
 
 static SELECT_SNAPSHOT: LazyLock<String> = LazyLock::new(|| {
     let newest = "WHERE execution_id = ?1 AND kind = ?2 AND fold_version = ?3 AND version <= ?4
@@ -194,7 +199,11 @@ pub(super) fn executions(
         filter.after.map(|after| after.execution_id.get()),
         filter.limit.get(),
     ];
-    let executions = all(connection, &LIST_EXECUTIONS, params, row::execution)?;
+    let sql = match filter.status {
+        Some(_) => &LIST_BY_STATUS,
+        None => &LIST_EXECUTIONS,
+    };
+    let executions = all(connection, sql, params, row::execution)?;
     Ok(ExecutionPage::of(executions, filter.limit))
 }
 
@@ -311,11 +320,21 @@ pub(super) fn counts(connection: &Connection, tenant_id: &TenantId) -> Result<Co
 pub(super) fn due(
     connection: &Connection,
     now: Timestamp,
+    after: Option<&DueTimer>,
     limit: PageLimit,
 ) -> Result<Vec<DueTimer>, StoreError> {
-    let sql = "SELECT execution_id, timer_id, fire_at FROM timer WHERE fire_at <= ?1
-        ORDER BY fire_at, execution_id, timer_id LIMIT ?2";
-    all(connection, sql, (micros(now), limit.get()), row::due_timer)
+    let sql = "SELECT execution_id, timer_id, fire_at FROM timer
+        WHERE fire_at <= ?1 AND (fire_at, execution_id, timer_id) > (?2, ?3, ?4)
+            AND NOT coalesce(
+                (SELECT paused FROM execution WHERE execution.execution_id = timer.execution_id), 0
+            )
+        ORDER BY fire_at, execution_id, timer_id LIMIT ?5";
+    let after = after.map_or((i64::MIN, 0, ""), |after| {
+        let at = micros(after.fire_at);
+        (at, after.execution_id.get(), after.timer_id.as_str())
+    });
+    let params = params![micros(now), after.0, after.1, after.2, limit.get()];
+    all(connection, sql, params, row::due_timer)
 }
 
 pub(super) fn register(

@@ -16,6 +16,8 @@ use crate::suite::result::{put, result};
 use crate::suite::{Bench, differ, differ_in_lanes, differ_with_faults, outlet_suite, store_suite};
 use crate::{Commons as _, Outlets as _, Store as _, StoreError, Swept, Upkeep as _};
 
+mod plans;
+
 struct Place {
     folder: TempDir,
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use noetl_types::error::RejectCode;
+use noetl_types::id::first_id_at;
 use noetl_types::limits::PageLimit;
 use noetl_types::record::{Arrival, Projected, read_projected};
 use noetl_types::{
@@ -126,6 +127,31 @@ pub(crate) async fn p1_an_echo_of_our_own_stream_is_a_duplicate(bench: &Bench) {
     assert_eq!(super::copy::log(store, &run).await, log);
 }
 
+/// A run that is driven here is what its driver decided, and nothing else.
+pub(crate) async fn a_driven_log_takes_no_copies(bench: &Bench) {
+    let store = &*bench.store;
+    let run = Run::started(store, 1).await;
+    let before = log(store, &run).await;
+    let events = vec![
+        envelope(&run, 700, "step.enter", r#","node_name":"foreign""#),
+        envelope(&run, 701, "playbook_completed", ""),
+        // Somebody else's in the same batch.
+        envelope(&Run::new(2), 1, "step.enter", ""),
+        // What is there already is there, and is no other event of the same id.
+        envelope(&run, 1, "step.enter", ""),
+    ];
+    let verdicts = copy(store, events).await;
+    let (bad, conflict) = (Some(RejectCode::BadValue), Some(RejectCode::IdConflict));
+    assert_eq!(codes(&verdicts), [bad, bad, None, conflict]);
+    let Copied::Rejected(rejection) = &verdicts[0] else {
+        panic!("{verdicts:?}");
+    };
+    assert!(rejection.message.contains("driven"), "{rejection:?}");
+    assert_eq!(log(store, &run).await, before);
+    let execution = store.execution(run.id).await.unwrap().unwrap();
+    assert_eq!(execution.view.status, ExecutionStatus::Running);
+}
+
 pub(crate) async fn p3_the_same_id_with_another_body_is_a_conflict(bench: &Bench) {
     let store = &*bench.store;
     let run = Run::new(1);
@@ -178,6 +204,7 @@ pub(crate) async fn p6_the_execution_says_whose_its_events_are(bench: &Bench) {
     start.events[0].tenant_id = acme.clone();
     let facts = crate::ExecutionFacts {
         tenant_id: acme.clone(),
+        origin: Origin::Projected,
         ..facts()
     };
     let start = Append {
@@ -220,7 +247,7 @@ pub(crate) async fn p2_copies_of_a_dropped_execution_are_rejected(bench: &Bench)
 /// A month long past is made when somebody copies into it.
 pub(crate) async fn copies_of_a_past_month_are_kept(bench: &Bench) {
     let store = &*bench.store;
-    let id = noetl_types::id::first_id_at(
+    let id = first_id_at(
         Timestamp::parse("2025-02-03T00:00:00Z")
             .unwrap()
             .as_unix_ms(),
@@ -326,4 +353,38 @@ pub(crate) async fn what_is_refused_is_kept_once(bench: &Bench) {
     );
     assert_eq!(list(Some("stream"), None).await.unwrap(), [parked]);
     assert_eq!(list(Some("nobody"), None).await.unwrap(), []);
+}
+
+pub(crate) async fn what_was_refused_is_forgotten_in_time(bench: &Bench) {
+    let store = &*bench.store;
+    let refused = |time: &str, number: i64| Quarantined {
+        // Of the time at which it was refused, like all ids.
+        quarantine_id: QuarantineId::new(first_id_at(at(time).as_unix_ms()) + number).unwrap(),
+        source: Text::from("projector"),
+        raw: Text::from(number.to_string()),
+        code: Text::from("bad_value"),
+        message: Text::from("no"),
+        created_at: at(time),
+    };
+    let all: Vec<_> = ["12:00:00", "12:00:01", "12:00:02", "12:00:03"]
+        .into_iter()
+        .zip(1..)
+        .map(|(time, number)| refused(time, number))
+        .collect();
+    store.quarantine(all.clone()).await.unwrap();
+    let before = at("12:00:03");
+    let two = PageLimit::clamped(2);
+    let left = async || {
+        let filter = QuarantineFilter {
+            source: None,
+            after: None,
+            limit: PageLimit::MAX,
+        };
+        store.quarantined(filter).await.unwrap()
+    };
+    assert_eq!(store.purge_quarantine(before, two).await.unwrap(), 2);
+    assert_eq!(left().await, all[2..]);
+    assert_eq!(store.purge_quarantine(before, two).await.unwrap(), 1);
+    assert_eq!(store.purge_quarantine(before, two).await.unwrap(), 0);
+    assert_eq!(left().await, all[3..]);
 }

@@ -5,7 +5,7 @@ use noetl_types::{ExecutionId, Text, Timestamp, Version, sha256};
 
 use super::Bench;
 use super::fixture::{Run, at};
-use crate::{Append, LogPage, Snapshot, SnapshotKey, Store, TimerChange};
+use crate::{Append, DueTimer, LogPage, Snapshot, SnapshotKey, Store, TimerChange};
 
 fn key(fold_version: u32) -> SnapshotKey {
     SnapshotKey {
@@ -82,7 +82,8 @@ pub(crate) async fn snapshot_and_tail(bench: &Bench) {
 }
 
 async fn due(store: &dyn Store, now: Timestamp) -> Vec<(ExecutionId, String)> {
-    let due = store.due(now, PageLimit::new(2).unwrap()).await.unwrap();
+    let limit = PageLimit::new(2).unwrap();
+    let due = store.due(now, None, limit).await.unwrap();
     assert!(due.iter().all(|timer| timer.fire_at <= now));
     due.into_iter()
         .map(|timer| (timer.execution_id, timer.timer_id.to_string()))
@@ -133,4 +134,48 @@ pub(crate) async fn timers_come_due(bench: &Bench) {
         due(store, at("12:10:00")).await,
         [(first.id, "late".to_owned()), (second.id, soon)]
     );
+}
+
+pub(crate) async fn timers_of_paused_runs_keep_none_waiting(bench: &Bench) {
+    let store = &*bench.store;
+    let timers = |names: &[&str], time: &str| {
+        let arm = |name: &&str| TimerChange::Arm {
+            timer_id: Text::from(*name),
+            fire_at: at(time),
+        };
+        names.iter().map(arm).collect()
+    };
+    let mut paused = Run::started(store, 1).await;
+    let mut append = Append {
+        timers: timers(&["a", "b", "c"], "12:01:00"),
+        ..paused.step()
+    };
+    append.view.paused = true;
+    paused.write(store, append).await.unwrap();
+    let mut other = Run::started(store, 2).await;
+    let append = Append {
+        timers: timers(&["d", "e", "f"], "12:02:00"),
+        ..other.step()
+    };
+    other.write(store, append).await.unwrap();
+
+    let names = |due: &[DueTimer]| -> Vec<_> {
+        let name = |it: &DueTimer| it.timer_id.to_string();
+        due.iter().map(name).collect()
+    };
+    let two = PageLimit::new(2).unwrap();
+    let now = at("12:10:00");
+    let first = store.due(now, None, two).await.unwrap();
+    assert_eq!(names(&first), ["d", "e"]);
+    // One that does not fire stands in nobody's way either.
+    let next = store.due(now, first.last(), two).await.unwrap();
+    assert_eq!(names(&next), ["f"]);
+    assert_eq!(store.due(now, next.last(), two).await.unwrap(), []);
+    // Who goes on has its timers back.
+    let append = paused.step();
+    paused.write(store, append).await.unwrap();
+    let first = store.due(now, None, two).await.unwrap();
+    assert_eq!(names(&first), ["a", "b"]);
+    let next = store.due(now, first.last(), two).await.unwrap();
+    assert_eq!(names(&next), ["c", "d"]);
 }

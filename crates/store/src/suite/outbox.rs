@@ -304,12 +304,15 @@ pub(crate) async fn o7_a_poison_row_dies_and_is_settled_by_hand(bench: &Bench) {
     };
     assert_eq!(store.outbox(behind).await.unwrap().len(), 1);
 
+    assert!(store.outbox_facts().await.unwrap().has_dead);
+
     // One is given up, one is sent out again; its old fences stay used.
     assert_eq!(store.discard_outbox(vec![ids[0]], now).await.unwrap(), 1);
     assert_eq!(store.discard_outbox(vec![ids[0]], now).await.unwrap(), 0);
     assert_eq!(store.replay_outbox(ids.clone(), now).await.unwrap(), 1);
     assert!(!row(store, ids[0]).await.is_unpublished());
     let facts = store.outbox_facts().await.unwrap();
+    assert!(!facts.has_dead, "{facts:?}");
     assert_eq!(facts.rows.get(&OutboxStatus::Dead), Some(&1));
     assert_eq!(facts.rows.get(&OutboxStatus::Pending), Some(&1));
     assert_eq!(facts.oldest_unpublished, Some(at("12:00:00")));
@@ -386,6 +389,41 @@ pub(crate) async fn o9_published_rows_are_purged_in_batches(bench: &Bench) {
     let left = store.outbox(all()).await.unwrap();
     let left: Vec<_> = left.iter().map(|row| row.status).collect();
     assert_eq!(left, [OutboxStatus::Published, OutboxStatus::Pending]);
+}
+
+/// Rows that an operator gave up are as good as published, also for who clears up.
+pub(crate) async fn rows_that_were_given_up_are_purged(bench: &Bench) {
+    let store = &*bench.store;
+    published_run(store, 1, 4).await;
+    let now = at("12:00:00");
+    let rows = store.claim_outbox(claim("a", 4, now)).await.unwrap();
+    for row in &rows[..3] {
+        let failed = OutboxFailure {
+            max_attempts: 1,
+            ..failure(row.outbox_id, Some(1), now)
+        };
+        assert_eq!(store.mark_failed(failed).await.unwrap(), Some(Failed::Dead));
+    }
+    store
+        .mark_published(vec![mark(&rows[3])], now)
+        .await
+        .unwrap();
+    let id = |place: usize| vec![rows[place].outbox_id];
+    store.discard_outbox(id(1), at("12:00:01")).await.unwrap();
+    store.discard_outbox(id(0), at("12:00:02")).await.unwrap();
+    let one = PageLimit::MIN;
+    let left = async || {
+        let left = store.outbox(all()).await.unwrap();
+        left.iter().map(|row| row.outbox_id).collect::<Vec<_>>()
+    };
+    let before = at("12:00:02");
+    assert_eq!(store.purge_outbox(before, one).await.unwrap(), 1);
+    assert_eq!(left().await, [id(0), id(1), id(2)].concat());
+    assert_eq!(store.purge_outbox(before, one).await.unwrap(), 1);
+    assert_eq!(left().await, [id(0), id(2)].concat());
+    // One is not old yet, of the other nobody has decided.
+    assert_eq!(store.purge_outbox(before, one).await.unwrap(), 0);
+    assert!(store.outbox_facts().await.unwrap().has_dead);
 }
 
 pub(crate) async fn payloads_of_a_claim_are_bounded(bench: &Bench) {

@@ -281,7 +281,10 @@ pub(crate) async fn everything_of_an_execution_goes_with_it(bench: &Bench) {
     assert_eq!(store.command(command_id).await.unwrap(), None);
     let result_id = noetl_types::ResultId::new(5).unwrap();
     assert_eq!(store.result(run.id, result_id).await.unwrap(), None);
-    let due = store.due(at("23:00:00"), PageLimit::MAX).await.unwrap();
+    let due = store
+        .due(at("23:00:00"), None, PageLimit::MAX)
+        .await
+        .unwrap();
     assert_eq!(due, []);
     assert_eq!(store.vars(run.id, None).await.unwrap(), []);
     let facts = store.facts().await.unwrap();

@@ -7,14 +7,15 @@ use noetl_types::limits::PageLimit;
 use noetl_types::{FeedPosition, Json, Millis, Month, Text};
 
 use super::{bench_of, open, options, raw};
+use crate::postgres::outbox::{COUNTS, FACTS, LIST_DEAD, PENDING, PURGE};
 use crate::postgres::{PostgresOptions, PostgresStore};
 use crate::suite::fixture::{Run, at, one};
 use crate::suite::outbox::{all, claim, mark, published_run};
 use crate::suite::stream::{NAME, owner, take, taken};
 use crate::suite::{copy, outbox, retention};
 use crate::{
-    AppendRefused, EnabledOutlets, FEED_BYTES, FeedLimit, LogEpoch, LogPart, Outlets as _, Pinned,
-    Purge, Store, StreamMove, Upkeep as _, purge,
+    AppendRefused, EnabledOutlets, FEED_BYTES, FeedLimit, LogEpoch, LogPart, OutboxStatus,
+    Outlets as _, Pinned, Purge, Store, StreamMove, Upkeep as _, purge,
 };
 
 /// All positions of the feed, once there are so many.
@@ -339,6 +340,53 @@ async fn t17_a_read_of_the_feed_is_bounded_by_bytes() {
         after = batch.next;
     }
     assert!(reads > 1);
+}
+
+/// However many rows are published, none of them is read to find out how the outbox stands.
+#[tokio::test]
+async fn o9_published_rows_cost_a_look_nothing() {
+    let database = Database::new().unwrap();
+    let store = open(&database).await;
+    published_run(&store, 1, 3).await;
+    let many = "INSERT INTO noetl.outbox (event_id, execution_id, message_id, status, published_at)
+        SELECT number, 1, 'x', 'PUBLISHED', 'epoch' FROM generate_series(1, 30000) AS number;
+        VACUUM ANALYZE noetl.outbox";
+    for statement in many.split(';') {
+        database.run(statement).unwrap();
+    }
+    let client = raw(&database).await;
+    for (sql, values) in [
+        (PENDING, "now()"),
+        (COUNTS, "10000"),
+        (FACTS, ""),
+        (PURGE, "now(), 500"),
+        (&LIST_DEAD, "'DEAD', 1, 500"),
+    ] {
+        // The plan for any value, as a statement gets it that is run often.
+        let name = "SET plan_cache_mode = force_generic_plan; DEALLOCATE ALL";
+        client.batch_execute(name).await.unwrap();
+        client
+            .batch_execute(&format!("PREPARE look AS {sql}"))
+            .await
+            .unwrap();
+        let explain = match values {
+            "" => "EXPLAIN EXECUTE look".to_owned(),
+            values => format!("EXPLAIN EXECUTE look({values})"),
+        };
+        let plan = client.query(&explain, &[]).await.unwrap();
+        let plan: Vec<String> = plan.iter().map(|row| row.get(0)).collect();
+        let plan = plan.join("\n");
+        assert!(!plan.contains("Seq Scan on outbox"), "{sql}\n{plan}");
+        assert!(
+            !plan.contains("outbox_pkey on outbox") || sql == PURGE,
+            "{sql}\n{plan}"
+        );
+    }
+    let facts = store.outbox_facts().await.unwrap();
+    assert_eq!(facts.rows.get(&OutboxStatus::Pending), Some(&3));
+    let published = facts.rows.get(&OutboxStatus::Published).copied();
+    let published = published.unwrap_or_default();
+    assert!((20_000..40_000).contains(&published), "{published}");
 }
 
 /// However many rows are published, a claim and a count read none of them.

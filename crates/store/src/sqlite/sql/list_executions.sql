@@ -1,5 +1,5 @@
 WHERE tenant_id = ?1
-    AND (?2 IS NULL OR status = ?2)
+    AND ?2 IS NULL
     AND (?3 IS NULL OR path = ?3)
     AND (?4 IS NULL OR parent_execution_id = ?4)
     AND (?5 IS NULL OR (started_at, execution_id) < (?5, ?6))

@@ -62,7 +62,9 @@ impl History {
         }
         let limit = PageLimit::clamped(1 + self.small(6));
         let expired = store.expired(self.now, limit).await;
-        let due = store.due(self.now, limit).await;
-        self.note(&(expired, due));
+        let due = store.due(self.now, None, limit).await;
+        let last = due.iter().flatten().next_back();
+        let more = store.due(self.now, last, limit).await;
+        self.note(&(expired, due, more));
     }
 }

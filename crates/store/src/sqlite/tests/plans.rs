@@ -1,0 +1,51 @@
+//! How statements that are run often find their rows.
+
+use rusqlite::Connection;
+
+use super::Place;
+use crate::sqlite::outbox::{ABOUT, COUNTS, LIST_DEAD, OLDEST, PENDING, PURGE};
+use crate::sqlite::query::{LIST_BY_STATUS, LIST_EXECUTIONS};
+
+/// What SQLite does for a statement, step by step.
+fn plan(place: &Place, sql: &str) -> String {
+    let connection = Connection::open(place.options().path).unwrap();
+    let explain = format!("EXPLAIN QUERY PLAN {sql}");
+    let mut statement = connection.prepare(&explain).unwrap();
+    let nothing = vec![rusqlite::types::Null; statement.parameter_count()];
+    let steps = statement
+        .query_map(rusqlite::params_from_iter(nothing), |row| {
+            row.get::<_, String>("detail")
+        })
+        .unwrap();
+    steps.collect::<Result<Vec<_>, _>>().unwrap().join("\n")
+}
+
+/// A server looks at what runs of one status there are twice a second, however many have ended.
+#[test]
+fn executions_of_a_status_are_found_by_it() {
+    let place = Place::new();
+    drop(place.store());
+    let by_status = plan(&place, &LIST_BY_STATUS);
+    let index = "execution USING INDEX execution_by_status (tenant_id=? AND status=?";
+    assert!(by_status.contains(index), "{by_status}");
+    let all = plan(&place, &LIST_EXECUTIONS);
+    let index = "execution USING INDEX execution_by_start (tenant_id=?";
+    assert!(all.contains(index), "{all}");
+    for plan in [by_status, all] {
+        assert!(!plan.contains("TEMP B-TREE"), "{plan}");
+    }
+}
+
+/// However many rows are published, none of them is read to find out how the outbox stands.
+#[test]
+fn o9_published_rows_cost_a_look_nothing() {
+    let place = Place::new();
+    drop(place.store());
+    for sql in [PENDING, COUNTS, OLDEST, ABOUT, PURGE, &LIST_DEAD] {
+        let plan = plan(&place, sql);
+        let is_whole = |step: &str| step.starts_with("SCAN outbox") && !step.contains("INDEX");
+        assert!(!plan.lines().any(is_whole), "{sql}\n{plan}");
+        // Nor in the order of ids, which only looks like a search.
+        assert!(!plan.contains("PRIMARY KEY (rowid>?)"), "{sql}\n{plan}");
+    }
+}
