@@ -12,7 +12,7 @@ use noetl_playbook::shift::{
     self, Ahead, Answer, CallSpec, Do, Finished, Job, MAX_TASK_RUNS, Moment, Shift, Wanted,
 };
 use noetl_playbook::template::TemplateLimits;
-use noetl_tools::{Call, Outcome};
+use noetl_tools::{Call, Outcome, ToolKind};
 use noetl_types::{Digest, Json, Millis, TaskError, TaskErrorKind, Text, Timestamp};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
@@ -201,11 +201,8 @@ impl Work<'_> {
 
     async fn call(&self, mut spec: CallSpec) -> Answer {
         let label = Arc::clone(&spec.label);
-        if let Some(auth) = spec.auth.take() {
-            match self.locker.auth(auth).await {
-                Ok(auth) => spec.auth = Some(auth),
-                Err(error) => return Answer::failed(error),
-            }
+        if let Err(error) = self.unlock(&mut spec).await {
+            return Answer::failed(error);
         }
         let call = self.tool_call(spec);
         let began = Instant::now();
@@ -236,6 +233,27 @@ impl Work<'_> {
             retry_after: outcome.retry_after,
             duration: Some(Millis::from(began.elapsed())),
         }
+    }
+
+    /// Puts credentials where a call names them: a transfer has one for each side.
+    async fn unlock(&self, spec: &mut CallSpec) -> Result<(), TaskError> {
+        if let Some(auth) = spec.auth.take() {
+            spec.auth = Some(self.locker.auth(auth).await?);
+        }
+        if spec.kind != ToolKind::Transfer {
+            return Ok(());
+        }
+        for side in ["source", "target"] {
+            let Some(Json::Map(fields)) = spec.config.get_mut(side) else {
+                continue;
+            };
+            let Some(auth) = fields.get("auth").filter(|auth| !auth.is_null()) else {
+                continue;
+            };
+            let auth = self.locker.auth(auth.clone()).await?;
+            Arc::make_mut(fields).insert("auth".into(), auth);
+        }
+        Ok(())
     }
 
     fn tool_call(&self, spec: CallSpec) -> Call {

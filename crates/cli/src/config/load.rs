@@ -54,6 +54,8 @@ pub(crate) struct Given {
 #[derive(Debug, Default)]
 pub(crate) struct Config {
     values: BTreeMap<&'static str, (String, Origin)>,
+    /// The files that secrets were read from.
+    secret_files: Vec<PathBuf>,
     /// What the user should know, though it stops nothing.
     pub(crate) warnings: Vec<String>,
 }
@@ -64,7 +66,13 @@ impl Config {
         let mut config = Self::default();
         let named = given.file.clone();
         let file = match named.or_else(|| env.get(CONFIG).map(PathBuf::from)) {
-            Some(path) => File::read(&path)?,
+            Some(path) => {
+                let file = File::read(&path)?;
+                if file.has_secrets() {
+                    config.secret_files.push(path);
+                }
+                file
+            }
             None => File::default(),
         };
         for setting in TABLE {
@@ -114,6 +122,12 @@ impl Config {
         }
     }
 
+    /// The files that hold secrets of this configuration: those of single settings, and the file of
+    /// all of them where a secret is in it.
+    pub(crate) fn secret_files(&self) -> &[PathBuf] {
+        &self.secret_files
+    }
+
     fn of_environment(
         &mut self,
         facts: &Facts,
@@ -138,6 +152,9 @@ impl Config {
                     path: format!("{by_file} ('{}')", visible(path)),
                     reason: error.kind().to_string(),
                 })?;
+                if facts.secret {
+                    self.secret_files.push(PathBuf::from(path));
+                }
                 let text = text.trim_end_matches(['\r', '\n']).to_owned();
                 Ok(Some((text, Origin::Environment(by_file))))
             }
@@ -230,6 +247,12 @@ impl File {
             path: shown,
             values,
         })
+    }
+
+    /// Whether a secret is in it, also one that the environment goes before.
+    fn has_secrets(&self) -> bool {
+        let mut secrets = TABLE.iter().map(|setting| setting.facts());
+        secrets.any(|facts| facts.secret && self.values.contains_key(&facts.key()))
     }
 
     fn get(&self, facts: &Facts) -> Option<(String, Origin)> {

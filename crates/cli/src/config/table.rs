@@ -395,6 +395,13 @@ pub(crate) static SANDBOX_WRITABLE: Setting<Vec<PathBuf>> = Setting::absent(
     "Folders that user code within the walls may write to, separated by commas",
 );
 
+pub(crate) static FILE_ROOTS: Setting<Vec<PathBuf>> = Setting::absent(
+    "NOETL_FILE_ROOTS",
+    "anywhere but in places of the platform",
+    read::folders,
+    "Folders that tasks may have scripts, databases and mounts in, separated by commas",
+);
+
 pub(crate) static NATS_URL: Setting<String> = Setting::absent(
     "NOETL_NATS_URL",
     "none: nobody is told of work by NATS",
@@ -546,7 +553,7 @@ pub(crate) static HEARTBEAT: Setting<u32> = Setting::new(
 );
 
 /// Every setting, in the order in which they are shown.
-pub(crate) static TABLE: [&dyn AnySetting; 71] = [
+pub(crate) static TABLE: [&dyn AnySetting; 72] = [
     &DATA_DIR,
     &STORE,
     &HOST,
@@ -598,6 +605,7 @@ pub(crate) static TABLE: [&dyn AnySetting; 71] = [
     &SANDBOX,
     &SANDBOX_NETWORK,
     &SANDBOX_WRITABLE,
+    &FILE_ROOTS,
     &NATS_URL,
     &NATS_URL_ALIAS,
     &NATS_USER,

@@ -1,4 +1,5 @@
 use std::fs;
+use std::path::PathBuf;
 
 use super::table::{COMMAND_LEASE, DSN, EGRESS, HOST, PORT, SCHEMA, STORE, TABLE};
 use super::{Config, ConfigError, Given, Origin};
@@ -91,6 +92,34 @@ fn a_value_may_come_from_a_file_of_its_own() {
         refused(&Given::default(), &twice),
         "both NOETL_DSN and NOETL_DSN_FILE are set"
     );
+}
+
+#[test]
+fn files_that_hold_secrets_are_remembered() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        fs::write(&path, text).unwrap();
+        path
+    };
+    let (dsn, pool) = (file("dsn", "postgres://u:p@h/d"), file("pool", "p"));
+    let secret = file("secret.toml", "port = 1\ntoken = 'x'\n");
+    let plain = file("plain.toml", "port = 1\n");
+    let remembered = |file: &PathBuf, variables: &[(&str, &str)]| {
+        let given = Given {
+            file: Some(file.clone()),
+            ..Given::default()
+        };
+        let config = Config::load(&given, &env(variables)).unwrap();
+        config.secret_files().to_vec()
+    };
+    let variables = [
+        ("NOETL_DSN_FILE", dsn.to_str().unwrap()),
+        ("WORKER_POOL_NAME_FILE", pool.to_str().unwrap()),
+    ];
+    assert_eq!(remembered(&plain, &variables), [dsn]);
+    // It is in the file, whoever goes before it.
+    assert_eq!(remembered(&secret, &[("NOETL_TOKEN", "y")]), [secret]);
 }
 
 #[test]

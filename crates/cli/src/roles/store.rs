@@ -255,22 +255,48 @@ fn data_folder(config: &Config) -> Result<PathBuf, ConfigError> {
     Ok(folder)
 }
 
+/// What of the platform's places is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// The folder of its data, and all that is in it.
+    Whole,
+    /// Only its own files: in their folder may be others, of whoever runs their own playbooks there.
+    Files,
+}
+
 /// Files and folders that the platform keeps its data and its secrets in, there or not.
-pub(super) fn secret_places(config: &Config) -> Result<Vec<PathBuf>, ConfigError> {
+pub(super) fn secret_places(config: &Config, extent: Extent) -> Result<Vec<PathBuf>, ConfigError> {
     let of_user = choose_base_strategy().ok();
-    let of_user = of_user.map(|folders| folders.data_dir().join("noetl"));
-    let mut places: Vec<PathBuf> = config.get(&DATA_DIR)?.or(of_user).into_iter().collect();
+    let mut places = Vec::new();
+    let data = config.get(&DATA_DIR)?;
+    let data = data.or_else(|| Some(of_user.as_ref()?.data_dir().join("noetl")));
+    if let Some(data) = data {
+        match extent {
+            Extent::Whole => places.push(data),
+            Extent::Files => places.extend(files_of(&data.join("noetl.db"))),
+        }
+    }
     if let Some(StoreChoice::Sqlite(path)) = config.get(&STORE)? {
-        let beside = ["", "-wal", "-shm", ".lock"].map(|end| {
-            let mut name = path.as_os_str().to_owned();
-            name.push(end);
-            PathBuf::from(name)
-        });
-        places.extend(beside);
-        places.push(path.with_extension("key"));
+        places.extend(files_of(&path));
     }
     places.extend(config.get(&TLS_KEY)?);
-    Ok(places)
+    places.extend_from_slice(config.secret_files());
+    // Profiles have tokens in them.
+    places.extend(of_user.map(|folders| folders.config_dir().join("noetl/profiles.toml")));
+    // Who looks at them may be in another folder by then.
+    let whole = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+    Ok(places.into_iter().map(whole).collect())
+}
+
+/// The files of a database: itself, what stands beside it, and the key that secrets are sealed under.
+fn files_of(database: &Path) -> Vec<PathBuf> {
+    let beside = ["", "-wal", "-shm", "-journal", ".lock"].into_iter();
+    let beside = beside.map(|end| {
+        let mut name = database.as_os_str().to_owned();
+        name.push(end);
+        PathBuf::from(name)
+    });
+    beside.chain([database.with_extension("key")]).collect()
 }
 
 /// Makes a folder that only its owner may look into: logs hold what playbooks work on.
@@ -285,6 +311,7 @@ fn make(folder: &Path) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Given;
 
     #[test]
     fn an_address_is_shown_without_its_secrets() {
@@ -309,5 +336,36 @@ mod tests {
     #[test]
     fn values_of_a_connection_string_are_quoted() {
         assert_eq!(quoted(r"a'b\c"), r"'a\'b\\c'");
+    }
+
+    #[test]
+    fn every_file_with_a_secret_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        for (name, text) in [("token", "t"), ("noetl.toml", "dsn = 'postgres://u:p@h/d'")] {
+            fs::write(path(name), text).unwrap();
+        }
+        let text = |name: &str| path(name).display().to_string();
+        let variables = [
+            ("NOETL_DATA_DIR", text("data")),
+            ("NOETL_STORE", "sqlite:beside.db".to_owned()),
+            ("NOETL_TLS_KEY", text("tls.pem")),
+            ("NOETL_TOKEN_FILE", text("token")),
+            ("NOETL_CONFIG", text("noetl.toml")),
+        ];
+        let variables = variables.iter().map(|(name, value)| (*name, &**value));
+        let config = Config::load(&Given::default(), &variables.collect()).unwrap();
+        let whole = secret_places(&config, Extent::Whole).unwrap();
+        let files = secret_places(&config, Extent::Files).unwrap();
+        let beside = std::path::absolute("beside.key").unwrap();
+        for place in [path("tls.pem"), path("token"), path("noetl.toml"), beside] {
+            assert!(whole.contains(&place), "{place:?} {whole:?}");
+            assert!(files.contains(&place), "{place:?} {files:?}");
+        }
+        assert!(whole.contains(&path("data")) && !files.contains(&path("data")));
+        for name in ["noetl.db", "noetl.db-wal", "noetl.key"] {
+            assert!(files.contains(&path("data").join(name)), "{files:?}");
+        }
+        assert!(whole.iter().all(|place| place.is_absolute()), "{whole:?}");
     }
 }

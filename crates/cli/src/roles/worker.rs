@@ -11,10 +11,11 @@ use noetl_tools::{NatsSettings, Settings as ToolSettings, Toolbox};
 use noetl_types::{Json, Millis, PoolName, Text, WorkerId};
 use noetl_worker::{Settings, Worker};
 
-use super::store::secret_places;
+use super::store::{Extent, secret_places};
 use crate::config::table::{
-    COMMAND_LEASE, CONCURRENCY, EGRESS, HEARTBEAT, INTERNAL_TOKEN, NATS_PASSWORD, NATS_TOKEN,
-    NATS_URL, NATS_URL_ALIAS, NATS_USER, SANDBOX, SANDBOX_NETWORK, SANDBOX_WRITABLE, WORKER_ID,
+    COMMAND_LEASE, CONCURRENCY, EGRESS, FILE_ROOTS, HEARTBEAT, INTERNAL_TOKEN, NATS_PASSWORD,
+    NATS_TOKEN, NATS_URL, NATS_URL_ALIAS, NATS_USER, SANDBOX, SANDBOX_NETWORK, SANDBOX_WRITABLE,
+    WORKER_ID,
 };
 use crate::config::{Config, ConfigError};
 use crate::io::Env;
@@ -187,11 +188,16 @@ impl Code {
 
 /// What the operator wants of the walls around user code.
 pub(crate) fn sandbox(config: &Config, code: Code) -> Result<Sandbox, ConfigError> {
+    let mode = config.get(&SANDBOX)?.unwrap_or(code.sandbox());
+    let extent = match mode {
+        SandboxMode::Off => Extent::Files,
+        SandboxMode::BestEffort | SandboxMode::Strict => Extent::Whole,
+    };
     Ok(Sandbox {
-        mode: config.get(&SANDBOX)?.unwrap_or(code.sandbox()),
+        mode,
         is_offline: !config.value(&SANDBOX_NETWORK)?,
         launcher: std::env::current_exe().ok(),
-        hidden: secret_places(config)?,
+        hidden: secret_places(config, extent)?,
         writable: config.get(&SANDBOX_WRITABLE)?.unwrap_or_default(),
     })
 }
@@ -214,6 +220,7 @@ pub(crate) fn toolbox(
         egress,
         nats: platform.nats,
         sandbox: sandbox(config, code)?,
+        file_roots: config.get(&FILE_ROOTS)?,
         ..ToolSettings::default()
     };
     let settings = settings.with_environment(variables, &[]);

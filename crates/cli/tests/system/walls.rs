@@ -68,6 +68,12 @@ def _():
 def _(): return in_child(lambda: libc.ptrace(0, 0, 0, 0) == 0)
 @attempt("new_user_namespace")
 def _(): return in_child(lambda: libc.unshare(0x10000000) == 0)
+@attempt("second_call_table")
+def _():
+    # Refused as such, and not only unknown to this kernel.
+    if os.uname().machine != "x86_64": return False
+    done = libc.syscall(0x40000000 + 39)
+    return done != -1 or ctypes.get_errno() != 1
 @attempt("setuid")
 def _():
     other = 1 if os.getuid() == 0 else 0
@@ -236,7 +242,7 @@ fn walls_of(attempt: &str) -> &'static [Wall] {
         "environment_of_others" | "orphan" => &[Wall::PidNamespace],
         "database" | "write" => &[Wall::ReadOnlyRoot],
         "network" | "metadata" => &[Wall::NoNetwork],
-        "ptrace" | "new_user_namespace" => &[Wall::Seccomp],
+        "ptrace" | "new_user_namespace" | "second_call_table" => &[Wall::Seccomp],
         "setuid" => &[Wall::NoNewPrivileges],
         "fork_bomb" => &[Wall::UserNamespace, Wall::OwnUser],
         _ => &[],
@@ -299,9 +305,7 @@ async fn what_the_operator_names_can_be_written_to() {
     let other = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let named = [beside.path(), temporary.path()];
     prison.settings.sandbox.writable = named.map(Path::to_owned).to_vec();
-    let is_closed = !missing(&prison.settings.sandbox)
-        .await
-        .contains(&Wall::ReadOnlyRoot);
+    let is_closed = has_closed_files(&prison).await;
     for folder in named {
         let file = folder.join("kept");
         let wrote = prison
@@ -316,6 +320,65 @@ async fn what_the_operator_names_can_be_written_to() {
         .await;
     assert_eq!(wrote.error.is_some(), is_closed);
     assert_eq!(file.exists(), !is_closed);
+}
+
+/// Whether the wall around files stands.
+async fn has_closed_files(prison: &Prison) -> bool {
+    let lacking = missing(&prison.settings.sandbox).await;
+    !lacking.contains(&Wall::ReadOnlyRoot)
+}
+
+#[tokio::test]
+async fn a_folder_that_can_be_written_to_brings_nothing_hidden_back() {
+    let mut prison = Prison::new(SandboxMode::BestEffort, false);
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir_all(path("data/out/inner")).unwrap();
+    for name in ["key", "data/noetl.db", "data/out/inner/key"] {
+        fs::write(path(name), "the platform's").unwrap();
+    }
+    let sandbox = &mut prison.settings.sandbox;
+    sandbox.hidden = ["key", "data", "data/out/inner"].map(path).to_vec();
+    sandbox.writable = ["data/out", ""].map(path).to_vec();
+    if !has_closed_files(&prison).await {
+        return;
+    }
+    let look = format!(
+        "cd {}; cat key data/noetl.db data/out/inner/key; ls data data/out/inner; \
+         echo x > kept; echo x > data/out/kept; \
+         echo x > data/lost; echo x > data/out/inner/lost; true",
+        folder.path().display()
+    );
+    let outcome = prison.shell(&look).await;
+    assert_eq!(outcome.error, None, "{:?}", outcome.data);
+    let seen = outcome.data.get("stdout").and_then(Json::as_str).unwrap();
+    assert!(!seen.contains("the platform's"), "{seen}");
+    assert!(
+        !seen.contains("noetl.db") && !seen.contains("key"),
+        "{seen}"
+    );
+    for kept in ["kept", "data/out/kept"] {
+        assert!(path(kept).exists(), "{kept}: {:?}", outcome.data);
+    }
+    for lost in ["data/lost", "data/out/inner/lost"] {
+        assert!(!path(lost).exists(), "{lost}");
+    }
+}
+
+#[tokio::test]
+async fn a_folder_by_another_name_can_be_written_to() {
+    let mut prison = Prison::new(SandboxMode::BestEffort, false);
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (real, link) = (folder.path().join("real"), folder.path().join("link"));
+    fs::create_dir(&real).unwrap();
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    prison.settings.sandbox.writable = vec![link.clone()];
+    for (number, folder) in [link, real.clone()].iter().enumerate() {
+        let file = folder.join(number.to_string());
+        let outcome = prison.shell(&format!("echo x > {}", file.display())).await;
+        assert_eq!(outcome.error, None, "{:?}", outcome.data);
+        assert!(real.join(number.to_string()).exists());
+    }
 }
 
 #[tokio::test]

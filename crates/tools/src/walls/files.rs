@@ -60,6 +60,11 @@ pub(super) fn raise(order: &Order) -> Result<(), String> {
     // The private folder is usually in a temporary one, which is about to be covered; so may be what
     // the operator names.
     let folder = taken(&order.private)?;
+    let links: Vec<_> = order
+        .writable
+        .iter()
+        .filter_map(|path| link(path))
+        .collect();
     let (layers, mut done) = layers(order);
     // What fails here is told in the end: the folder has to come back in any case, since a task
     // without this wall still has to work.
@@ -70,8 +75,27 @@ pub(super) fn raise(order: &Order) -> Result<(), String> {
             Layer::Hidden => hide(path),
         });
     }
+    for (path, real) in links {
+        done = done.and(link_again(path, &real));
+    }
     put(&folder, &order.private)?;
     done.and(close_all(order, &layers))
+}
+
+/// A folder that the operator named by a link, and where it is.
+fn link(path: &Path) -> Option<(&Path, PathBuf)> {
+    let real = fs::canonicalize(path).ok()?;
+    (real != path).then_some((path, real))
+}
+
+/// Makes a link again that is gone because its own folder is covered.
+fn link_again(path: &Path, real: &Path) -> Result<(), String> {
+    if path.exists() {
+        return Ok(());
+    }
+    let made = path.parent().map_or(Ok(()), fs::create_dir_all);
+    let made = made.and_then(|()| std::os::unix::fs::symlink(real, path));
+    made.map_err(|error| told(path, &error))
 }
 
 /// What becomes of which place, a folder before what is in it: so a folder that can be written to

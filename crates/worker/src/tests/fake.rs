@@ -44,6 +44,7 @@ workflow:
   - { step: fetch, tool: { kind: shell, command: fetch } }
   - { step: leak, tool: { kind: shell, command: leak, auth: db_main, input: { t: '{{ keychain.api.token | upper }}', u: '{{ keychain.db.user }}' }, set: { ctx.t: '{{ keychain.api.token }}' } } }
   - { step: leak_and_fail, tool: { kind: shell, command: leak and fail, auth: db_main } }
+  - { step: leak_sides, tool: { kind: transfer, source: { type: http, url: 'http://h', auth: api_main }, target: { type: postgres, table: t, auth: { source: credential, key: db_main } } } }
   - { step: reads, tool: { kind: shell, command: 'say {{ city }}' } }
 ";
 
@@ -472,6 +473,11 @@ impl Tools for FakeTools {
         let before = self.running.fetch_add(1, Ordering::SeqCst);
         self.peak.fetch_max(before + 1, Ordering::SeqCst);
         let _running = Running(Arc::clone(&self.running));
+        if call.kind == ToolKind::Transfer {
+            let side = |name| call.config.get(name).cloned().unwrap_or_default();
+            let sides = ["source", "target"].map(|name| (name, side(name)));
+            return Outcome::ok(Json::object(sides));
+        }
         let command = call.config.get("command").and_then(Json::as_str).unwrap();
         match command {
             "nap" => sleep(Duration::from_millis(10)).await,

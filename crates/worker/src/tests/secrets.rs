@@ -83,6 +83,37 @@ async fn what_a_careless_tool_tells_is_hidden() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn both_sides_of_a_transfer_have_credentials() {
+    let bench = bench();
+    bench.server.offer([command(4, "leak_sides")]);
+    bench.until_reported(1).await;
+    let report = bench.server.taken().remove(0);
+    assert_eq!(report.error, None);
+    let told = text(&report);
+    for secret in ["sesame-opens-42", "ada-lovelace", "pass/word 1815"] {
+        assert!(!told.contains(secret), "{secret} in {told}");
+    }
+    let seen = report.result.unwrap();
+    let auth = |side: &str| seen.get(side).unwrap().get("auth").unwrap().to_string();
+    assert_eq!(auth("source"), r#"{"token":"[REDACTED]","type":"bearer"}"#);
+    assert_eq!(
+        auth("target"),
+        r#"{"db_password":"[REDACTED]","db_user":"[REDACTED]","type":"postgres"}"#
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_side_without_its_credential_fails_the_transfer() {
+    let bench = Bench::of(1);
+    bench.server.offer([command(4, "leak_sides")]);
+    bench.until_reported(1).await;
+    let error = bench.server.taken().remove(0).error.unwrap();
+    assert_eq!(error.kind, TaskErrorKind::Auth);
+    let message = &error.message;
+    assert!(message.contains("noetl secret set api_main"), "{message}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failure_does_not_tell_either() {
     let bench = bench();
     bench.server.offer([command(4, "leak_and_fail")]);
