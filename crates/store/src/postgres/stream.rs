@@ -398,6 +398,13 @@ const NEWEST_TX: &str =
 const NEWEST_TX_BEHIND: &str = "SELECT tx::text::bigint FROM event
     WHERE position > $1::bigint ORDER BY position DESC LIMIT 1";
 
+/// Where the earlier lives of the log end, as far as is known: for who only looks.
+pub(super) async fn base(client: &Client) -> Result<FeedBase, StoreError> {
+    let sql = "SELECT value::bigint FROM meta WHERE key = 'feed_base'";
+    let found = client.query(sql, &[]).await.map_err(failure)?;
+    Ok(FeedBase(found.first().map_or(0, |row| row.get(0))))
+}
+
 /// Looks whether the log was written in another cluster, as after a dump and a restore, or in another
 /// past of this one, as after a restore to a point in time: then its transactions are not those of this
 /// one, or others of the same numbers were seen, and a new life begins behind all of its rows.
