@@ -57,6 +57,9 @@ pub struct CredentialView {
     pub data: Option<Json>,
 }
 
+/// Credentials in one list, at most.
+pub const MAX_LISTED: usize = 10_000;
+
 /// Credentials without their secrets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -3,6 +3,7 @@
 use std::io;
 
 use noetl_api::ApiError;
+use noetl_store::Schema;
 use noetl_types::ErrorCode;
 use thiserror::Error;
 
@@ -12,6 +13,7 @@ use crate::io::Io;
 use crate::payload::PayloadError;
 use crate::profile::ProfileError;
 use crate::render::palette;
+use crate::render::words::visible_lines;
 use crate::roles::{HostError, StartError, ThreadsRefused};
 
 /// Why a command could not do its work.
@@ -20,6 +22,9 @@ pub(crate) enum Error {
     /// A path that the user named does not exist.
     #[error("cannot find '{path}'")]
     Missing { path: String },
+    /// A database that an older program made.
+    #[error("{place} is at schema {} of {}", schema.version, schema.newest)]
+    OldSchema { place: String, schema: Schema },
     /// A file or directory exists but cannot be read.
     #[error("cannot read '{path}': {}", source.kind())]
     Unreadable { path: String, source: io::Error },
@@ -131,6 +136,10 @@ impl Error {
     pub(crate) fn help(&self) -> Option<String> {
         match self {
             Self::Missing { .. } => Some("check the spelling and the current directory".to_owned()),
+            Self::OldSchema { .. } => Some(
+                "bring it up to date with 'noetl db migrate', or start a server of this version"
+                    .to_owned(),
+            ),
             Self::Unreadable { source, .. } => match source.kind() {
                 io::ErrorKind::PermissionDenied => Some("check its permissions".to_owned()),
                 io::ErrorKind::NotADirectory => Some("a part of the path is a file".to_owned()),
@@ -228,7 +237,8 @@ impl Error {
                 Some(400..500) => Exit::Usage,
                 Some(_) | None => Exit::Failed,
             },
-            Self::Unreadable { .. }
+            Self::OldSchema { .. }
+            | Self::Unreadable { .. }
             | Self::NotText { .. }
             | Self::TooMany { .. }
             | Self::NoGraph { .. }
@@ -243,14 +253,17 @@ impl Error {
     /// Tells the user.
     pub(crate) fn tell(&self, io: &mut Io<'_>) -> io::Result<()> {
         let paint = io.err.paint();
+        // Others may have written what it tells: the names of things, the answer of a server.
         io.talk(format_args!(
-            "{}: {self}",
-            paint.text(palette::BAD, "error")
+            "{}: {}",
+            paint.text(palette::BAD, "error"),
+            visible_lines(&self.to_string())
         ))?;
         if let Some(help) = self.help() {
             io.talk(format_args!(
-                "  {}: {help}",
-                paint.text(palette::HELP, "help")
+                "  {}: {}",
+                paint.text(palette::HELP, "help"),
+                visible_lines(&help)
             ))?;
         }
         Ok(())

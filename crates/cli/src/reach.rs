@@ -63,7 +63,7 @@ impl Reached {
         }
         let threads = roles::threads(&config, THREADS)?;
         let host = match meant(&config, io)? {
-            Meant::Server { url, token, .. } => client(&url, token)?,
+            Meant::Server { url, token, .. } => client(&url, token, &config)?,
             Meant::Nobody => of_this_machine(&config, wants, quiet, io)?,
         };
         Ok(Self { host, threads })
@@ -129,15 +129,19 @@ pub(crate) fn of_profile(
 }
 
 /// The host at an address.
-pub(crate) fn client(url: &str, token: Option<String>) -> Result<Host, Error> {
-    Ok(Host::There(client_of(url, token)?))
+fn client(url: &str, token: Option<String>, config: &Config) -> Result<Host, Error> {
+    Ok(Host::There(client_of(url, token, config)?))
 }
 
-/// A client of the server at an address.
-pub(crate) fn client_of(url: &str, token: Option<String>) -> Result<Client, Error> {
+/// A client of the server at an address, which trusts whom the configuration says.
+pub(crate) fn client_of(
+    url: &str,
+    token: Option<String>,
+    config: &Config,
+) -> Result<Client, Error> {
     let settings = ClientSettings {
         token: token.map(BearerToken::new),
-        ..ClientSettings::default()
+        ..roles::client_settings(config)?
     };
     Ok(Client::new(url, settings).map_err(StartError::Client)?)
 }
@@ -151,7 +155,7 @@ fn of_this_machine(
 ) -> Result<Host, Error> {
     let place = Place::of(config)?;
     match place.look()? {
-        Some(Opened::Held(Some(beacon))) => client(&beacon.url, config.get(&TOKEN)?),
+        Some(Opened::Held(Some(beacon))) => client(&beacon.url, config.get(&TOKEN)?, config),
         Some(Opened::Store(store)) if wants == Wants::Look => {
             if !quiet {
                 let paint = io.err.paint();
@@ -161,18 +165,18 @@ fn of_this_machine(
             Ok(Host::Here(roles::reading_runtime(store, config)?))
         }
         Some(Opened::Store(_) | Opened::Held(None)) | None => {
-            client(&config.value(&SERVER_URL)?, config.get(&TOKEN)?)
+            client(&config.value(&SERVER_URL)?, config.get(&TOKEN)?, config)
         }
     }
 }
 
 /// The client of a server that lives, for who only wants to know whether it does.
-pub(crate) fn brisk(url: &str, token: Option<String>) -> Result<Client, StartError> {
+pub(crate) fn brisk(url: &str, token: Option<String>, config: &Config) -> Result<Client, Error> {
     let settings = ClientSettings {
         token: token.map(BearerToken::new),
         connect_timeout: Millis::from_secs(2),
         timeout: Millis::from_secs(5),
-        ..ClientSettings::default()
+        ..roles::client_settings(config)?
     };
-    Client::new(url, settings).map_err(StartError::Client)
+    Ok(Client::new(url, settings).map_err(StartError::Client)?)
 }

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What went wrong below, kept for the operator's log.
 pub type Cause = Arc<dyn Error + Send + Sync>;
@@ -28,7 +29,20 @@ pub enum StoreError {
     },
 }
 
+/// Nothing was begun: all connections or places in the queue were taken for as long as one may wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no connection to the store became free within {0:?}")]
+pub struct Saturated(pub Duration);
+
 impl StoreError {
+    /// How long it was waited for a connection in vain, where that is what went wrong.
+    pub fn saturated(&self) -> Option<Saturated> {
+        match self {
+            Self::Retry { cause, .. } => cause.downcast_ref::<Saturated>().copied(),
+            Self::Fatal { .. } => None,
+        }
+    }
+
     /// A failure that left nothing behind.
     pub fn retry(cause: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::Retry {

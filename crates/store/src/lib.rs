@@ -43,8 +43,10 @@ mod vault;
 
 pub use commons::Commons;
 pub use credentials::Credentials;
-pub use error::{Cause, StoreError};
+pub use error::{Cause, Saturated, StoreError};
 pub use memory::MemoryStore;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub use migration::Schema;
 pub use model::*;
 pub use outlets::Outlets;
 #[cfg(feature = "postgres")]

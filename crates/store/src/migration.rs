@@ -19,6 +19,33 @@ pub(crate) enum MigrationError {
     Newer(i64),
 }
 
+/// How far the tables of a database are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Schema {
+    /// The newest migration that was applied; 0 where there are no tables.
+    pub version: i64,
+    /// The newest that this program knows.
+    pub newest: i64,
+}
+
+impl Schema {
+    /// How far a database is to which these were applied; one of another program is refused.
+    pub(crate) fn of(
+        known: &'static [Migration],
+        applied: &[(i64, Digest)],
+    ) -> Result<Self, MigrationError> {
+        pending(known, applied)?;
+        let newest = known.last().map_or(0, |migration| migration.version);
+        let version = applied.iter().map(|it| it.0).max().unwrap_or(0);
+        Ok(Self { version, newest })
+    }
+
+    /// Whether a migration is missing.
+    pub fn is_old(self) -> bool {
+        self.version < self.newest
+    }
+}
+
 impl Migration {
     pub(crate) fn checksum(&self) -> Digest {
         sha256(self.sql)

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, Subcommand, ValueHint};
-use noetl_store::{LogDamage, Store, StoreError, verify_logs};
+use noetl_store::{LogDamage, Schema, Store, StoreError, verify_logs};
 use noetl_types::limits::PageLimit;
 use noetl_types::{ByteSize, Millis};
 
@@ -81,16 +81,15 @@ pub(crate) fn run(args: &DbArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
     let place = Place::of(&config)?;
     let threads = roles::threads(&config, THREADS)?;
     threads.block_on(async {
-        let store = match &args.verb {
-            Verb::Migrate(_) => open(&place).await?,
-            Verb::Status(_) | Verb::Check(_) | Verb::Backup(_) => open_beside(&place).await?,
-        };
         let shown = place.shown();
         match &args.verb {
-            Verb::Status(_) => status(&*store, &shown, io).await,
-            Verb::Migrate(_) => migrated(&*store, &shown, io).await,
-            Verb::Check(_) => check(&*store, &shown, io).await,
-            Verb::Backup(args) => backup(&*store, &args.to, io).await,
+            Verb::Status(_) => match found(&place).await? {
+                Found::Current(store) => status(&*store, &shown, io).await,
+                Found::Old(schema) => old_status(schema, &shown, io),
+            },
+            Verb::Migrate(_) => migrated(&*open(&place).await?, &shown, io).await,
+            Verb::Check(_) => check(&*current(&place).await?, &shown, io).await,
+            Verb::Backup(args) => backup(&*current(&place).await?, &args.to, io).await,
         }
     })
 }
@@ -107,13 +106,45 @@ async fn open(place: &Place) -> Result<Arc<dyn Store>, Error> {
     }
 }
 
-/// Opens it, beside whoever has it where that is a file of another process.
-async fn open_beside(place: &Place) -> Result<Arc<dyn Store>, Error> {
-    match (place.open().await?, place.file()) {
-        (Opened::Store(store), _) => Ok(store),
-        (Opened::Held(_), Some(path)) => Ok(roles::open_to_read(path)?),
-        (Opened::Held(_), None) => open(place).await,
+/// What is there. To look changes nothing: no file is made, and no table.
+enum Found {
+    /// A database that this program can read.
+    Current(Arc<dyn Store>),
+    /// One that has to be migrated first.
+    Old(Schema),
+}
+
+/// Looks at a place, beside whoever writes to it.
+async fn found(place: &Place) -> Result<Found, Error> {
+    if place.file().is_some_and(|file| !file.exists()) {
+        let path = place.shown();
+        return Err(Error::Missing { path });
     }
+    match place.schema().await? {
+        Some(schema) if schema.is_old() => Ok(Found::Old(schema)),
+        Some(_) | None => Ok(Found::Current(place.open_to_read().await?)),
+    }
+}
+
+/// What is there, unless it is too old to be read.
+async fn current(place: &Place) -> Result<Arc<dyn Store>, Error> {
+    match found(place).await? {
+        Found::Current(store) => Ok(store),
+        Found::Old(schema) => Err(Error::OldSchema {
+            place: place.shown(),
+            schema,
+        }),
+    }
+}
+
+fn old_status(schema: Schema, place: &str, io: &mut Io<'_>) -> Result<Exit, Error> {
+    let Schema { version, newest } = schema;
+    writeln!(io.out, "database {place}")?;
+    writeln!(
+        io.out,
+        "schema {version} of {newest}: 'noetl db migrate' brings it up to date"
+    )?;
+    Ok(Exit::Ok)
 }
 
 async fn status(store: &dyn Store, place: &str, io: &mut Io<'_>) -> Result<Exit, Error> {

@@ -3,8 +3,7 @@
 use std::io::Write as _;
 
 use clap::ValueEnum;
-use noetl_api::client::BearerToken;
-use noetl_api::{Client, ClientSettings};
+use noetl_api::Client;
 use serde::Serialize;
 use unicode_width::UnicodeWidthStr as _;
 
@@ -12,9 +11,10 @@ use crate::config::table::{INTERNAL_TOKEN, SERVER_URL, TOKEN};
 use crate::config::{Config, Given};
 use crate::error::Error;
 use crate::io::Io;
+use crate::reach;
 use crate::render::palette;
 use crate::render::words::visible;
-use crate::roles::{self, StartError};
+use crate::roles;
 
 /// Threads of a command that asks a server.
 const THREADS: usize = 2;
@@ -40,12 +40,8 @@ pub(crate) fn ask<T>(
         Some(token) => Some(token),
         None => config.get(&TOKEN)?,
     };
-    let settings = ClientSettings {
-        token: token.map(BearerToken::new),
-        ..ClientSettings::default()
-    };
     let url = config.value(&SERVER_URL)?;
-    let client = Client::new(&url, settings).map_err(StartError::Client)?;
+    let client = reach::client_of(&url, token, &config)?;
     let threads = roles::threads(&config, THREADS)?;
     threads
         .block_on(question(&client))

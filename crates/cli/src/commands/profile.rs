@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
+use noetl_api::{Client, ClientSettings};
 use serde::Serialize;
 
 use crate::ask::{Consent, agreed};
@@ -14,6 +15,7 @@ use crate::output::{Cell, Column, Output, Table};
 use crate::profile::{Profile, ProfileError, Profiles};
 use crate::render::palette;
 use crate::render::words::visible;
+use crate::roles::StartError;
 
 /// Keep servers by name
 ///
@@ -181,7 +183,7 @@ fn add(args: &AddArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
         return Err(ProfileError::Name(visible(&args.name)).into());
     }
     // An address that no client takes is refused now, not when it is needed.
-    crate::reach::client(&args.server, None)?;
+    Client::new(&args.server, ClientSettings::default()).map_err(StartError::Client)?;
     let mut profiles = Profiles::load(&io.env)?;
     if profiles.profiles.contains_key(&args.name) && !args.force {
         return Err(ProfileError::Exists(args.name.clone()).into());

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use clap::{Args, Subcommand};
 use noetl_api::Client;
-use noetl_api::credential::PutCredential;
+use noetl_api::credential::{MAX_LISTED, PutCredential};
 use noetl_types::json::parse;
 use noetl_types::{Json, Text};
 
@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::io::Io;
 use crate::render::palette;
+use crate::render::words::visible;
 use crate::roles::{self, HostError};
 
 /// Keep secrets that playbooks name: set, list, remove, rotate
@@ -104,7 +105,7 @@ pub(crate) fn run(args: &SecretArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
             Verb::Rm(args) => {
                 let gone = client.delete_credential(&args.name).await;
                 let gone = gone.map_err(HostError::There)?;
-                io.talk(format_args!("{}", gone.message))?;
+                io.talk(visible(&gone.message))?;
                 Ok(())
             }
             Verb::Rotate(_) => rotate(&client, io).await,
@@ -130,7 +131,8 @@ async fn set(client: &Client, args: &SetArgs, io: &mut Io<'_>) -> Result<(), Err
     };
     let kept = client.put_credential(&put).await;
     let kept = kept.map_err(HostError::There)?;
-    io.talk(format_args!("secret {} ({}) is kept", kept.name, kept.kind))?;
+    let (name, kind) = (visible(&kept.name), visible(&kept.kind));
+    io.talk(format_args!("secret {name} ({kind}) is kept"))?;
     Ok(())
 }
 
@@ -147,11 +149,20 @@ fn fields(text: &str, kind: &str) -> Json {
 async fn list(client: &Client, io: &mut Io<'_>) -> Result<(), Error> {
     let found = client.credentials().await.map_err(HostError::There)?;
     let paint = io.out.paint();
+    let is_cut = found.items.len() >= MAX_LISTED;
     for secret in found.items {
-        let name = paint.text(palette::NAME, &secret.name);
+        let name = paint.text(palette::NAME, visible(&secret.name));
         let since = paint.text(palette::QUIET, format!("since {}", secret.updated_at));
-        let words = secret.description.unwrap_or_default();
-        writeln!(io.out, "{name}  {}  {since}  {words}", secret.kind)?;
+        let words = visible(&secret.description.unwrap_or_default());
+        writeln!(
+            io.out,
+            "{name}  {}  {since}  {words}",
+            visible(&secret.kind)
+        )?;
+    }
+    if is_cut {
+        let text = format!("only the first {MAX_LISTED} secrets are shown; there may be more");
+        io.warn(&[text])?;
     }
     Ok(())
 }

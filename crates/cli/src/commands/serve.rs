@@ -19,7 +19,7 @@ use crate::config::{Config, Dev, Flags, Server};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::io::Io;
-use crate::roles::{self, Beacon, Opened, Place, StartError, WorkerPlan};
+use crate::roles::{self, Beacon, Gone, Opened, Place, StartError, WorkerPlan};
 
 /// Start a server and a worker in one process, to develop with
 ///
@@ -106,8 +106,8 @@ async fn serve(config: &Config, place: &Place, work: Work, io: &mut Io<'_>) -> R
     };
     let url = format!("{scheme}://{address}");
     let runtime = roles::open_runtime(Arc::clone(&store), place, config, Some(&url)).await?;
-    if place.file().is_some() {
-        let count = roles::bury(&*store, &runtime)
+    if let Some(gone) = Gone::of(place, config)? {
+        let count = roles::bury(&*store, &runtime, gone)
             .await
             .map_err(StartError::Runtime)?;
         if count > 0 {
@@ -204,13 +204,13 @@ impl House {
         }
     }
 
-    /// Goes on until it is told to stop or a part of it fails, then lets go of everything in order:
+    /// Goes on until it is told to stop or a part of it ends, then lets go of everything in order:
     /// first no new work is taken, then no new requests, then what is being written is finished.
     async fn until(mut self, stop: &CancellationToken) -> Result<(), StartError> {
         let failed = tokio::select! {
             () = stop.cancelled() => Ok(()),
-            Ok(Err(error)) = &mut self.server => Err(StartError::Serve(error)),
-            error = failure_of(&mut self.worker) => Err(StartError::Worker(error)),
+            ended = &mut self.server => Err(StartError::of_end("server", ended)),
+            error = end_of(&mut self.worker) => Err(error),
         };
         tracing::info!("stopping");
         if let Some(worker) = self.worker.filter(|worker| !worker.task.is_finished()) {
@@ -226,13 +226,12 @@ impl House {
     }
 }
 
-async fn failure_of(worker: &mut Option<InProcess>) -> noetl_worker::WorkerError {
-    if let Some(worker) = worker
-        && let Ok(Err(error)) = (&mut worker.task).await
-    {
-        return error;
+/// Waits for the worker to end, where there is one.
+async fn end_of(worker: &mut Option<InProcess>) -> StartError {
+    match worker {
+        Some(worker) => StartError::of_end("worker", (&mut worker.task).await),
+        None => std::future::pending().await,
     }
-    std::future::pending().await
 }
 
 /// Shows the first token. It goes to standard output alone, which no log keeps.

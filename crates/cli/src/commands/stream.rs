@@ -3,9 +3,8 @@
 use std::io::Write as _;
 
 use clap::{Args, Subcommand};
-use noetl_api::client::BearerToken;
+use noetl_api::Client;
 use noetl_api::stream::StreamStatus;
-use noetl_api::{Client, ClientSettings};
 use noetl_types::{FeedPosition, Json};
 
 use crate::config::table::{INTERNAL_TOKEN, SERVER_URL, TOKEN};
@@ -13,8 +12,9 @@ use crate::config::{Config, Given};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::io::Io;
+use crate::reach;
 use crate::render::words::visible;
-use crate::roles::{self, HostError, StartError};
+use crate::roles::{self, HostError};
 
 /// Look at the stream of all events, or have it made anew
 #[derive(Debug, Args)]
@@ -93,15 +93,11 @@ pub(crate) fn run(args: &StreamArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
         (Verb::Rebuild(_), Some(token)) => Some(token),
         _ => config.get(&TOKEN)?,
     };
-    let settings = ClientSettings {
-        token: token.map(BearerToken::new),
-        ..ClientSettings::default()
-    };
     let url = match &args.server {
         Some(url) => url.clone(),
         None => config.value(&SERVER_URL)?,
     };
-    let client = Client::new(&url, settings).map_err(StartError::Client)?;
+    let client = reach::client_of(&url, token, &config)?;
     threads.block_on(async {
         match &args.verb {
             Verb::Status(verb) => {

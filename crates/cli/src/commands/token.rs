@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::io::Io;
 use crate::render::palette;
+use crate::render::words::visible;
 use crate::roles::{self, HostError};
 
 /// Make, list and revoke tokens of a server
@@ -146,7 +147,8 @@ async fn create(client: &Client, args: &CreateArgs, io: &mut Io<'_>) -> Result<(
     writeln!(io.out, "{}", made.token)?;
     io.talk(format_args!(
         "token {} ({}) is made; it is shown this once",
-        made.view.id, made.view.name
+        made.view.id,
+        visible(&made.view.name)
     ))?;
     Ok(())
 }
@@ -179,7 +181,7 @@ fn line(token: &TokenView, io: &mut Io<'_>) -> Result<(), Error> {
         io.out,
         "{}  {}  {}  {}",
         token.id,
-        paint.text(palette::NAME, &token.name),
+        paint.text(palette::NAME, visible(&token.name)),
         scopes.join(","),
         paint.text(palette::QUIET, state)
     )?;
@@ -188,7 +190,7 @@ fn line(token: &TokenView, io: &mut Io<'_>) -> Result<(), Error> {
 
 async fn revoke(client: &Client, id: TokenId, io: &mut Io<'_>) -> Result<(), Error> {
     let revoked = client.revoke_token(id).await.map_err(HostError::There)?;
-    let name = &revoked.name;
+    let name = visible(&revoked.name);
     io.talk(format_args!("token {id} ({name}) is revoked"))?;
     Ok(())
 }

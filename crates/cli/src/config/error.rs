@@ -48,6 +48,9 @@ pub(crate) enum ConfigError {
     /// Settings that would leave the server open.
     #[error("{0}")]
     Unsafe(String),
+    /// Settings that ask for something that there is not; the text says what to do.
+    #[error("{0}")]
+    Refused(&'static str),
 }
 
 fn shown(value: Option<&str>) -> String {
@@ -78,7 +81,7 @@ impl ConfigError {
                  NOETL_TLS_KEY, with NOETL_DEV=false"
                     .to_owned(),
             ),
-            Self::Invalid { .. } | Self::File { .. } => None,
+            Self::Invalid { .. } | Self::File { .. } | Self::Refused(_) => None,
         }
     }
 }

@@ -193,6 +193,13 @@ pub(crate) static POSTGRES_MAX_CONNECTIONS: Setting<u32> = Setting::new(
     "Connections to the PostgreSQL database, two of which write",
 );
 
+pub(crate) static POSTGRES_ACQUIRE_TIMEOUT: Setting<u32> = Setting::new(
+    "POSTGRES_ACQUIRE_TIMEOUT",
+    "30",
+    read::number::<1, 300>,
+    "Seconds that a request waits for a connection to the PostgreSQL database",
+);
+
 pub(crate) static POSTGRES_SSLMODE: Setting<Trust> = Setting::absent(
     "POSTGRES_SSLMODE",
     "verify-full; prefer for a server on this machine",
@@ -256,6 +263,14 @@ pub(crate) static CLASSIC_CLAIM_MAX: Setting<u32> = Setting::new(
     read::number::<30, 86_400>,
     "Seconds that a command may be a worker's that claimed it by name, however often it speaks up",
 );
+
+pub(crate) static SHARDS: Setting<String> = Setting::absent(
+    "NOETL_SHARDS",
+    "one database",
+    read::text,
+    "Several databases to share the work; this version works with one and refuses to start",
+)
+.secret();
 
 pub(crate) static SHARD_COUNT: Setting<u32> = Setting::new(
     "NOETL_SHARD_COUNT",
@@ -553,7 +568,7 @@ pub(crate) static HEARTBEAT: Setting<u32> = Setting::new(
 );
 
 /// Every setting, in the order in which they are shown.
-pub(crate) static TABLE: [&dyn AnySetting; 72] = [
+pub(crate) static TABLE: [&dyn AnySetting; 74] = [
     &DATA_DIR,
     &STORE,
     &HOST,
@@ -577,6 +592,7 @@ pub(crate) static TABLE: [&dyn AnySetting; 72] = [
     &POSTGRES_PASSWORD,
     &POSTGRES_DATABASE,
     &POSTGRES_MAX_CONNECTIONS,
+    &POSTGRES_ACQUIRE_TIMEOUT,
     &POSTGRES_SSLMODE,
     &POSTGRES_SSLROOTCERT,
     &SCHEMA,
@@ -586,6 +602,7 @@ pub(crate) static TABLE: [&dyn AnySetting; 72] = [
     &COMMAND_LEASE,
     &OFFLINE_AFTER,
     &CLASSIC_CLAIM_MAX,
+    &SHARDS,
     &SHARD_COUNT,
     &SHARD_INDEX,
     &SNAPSHOT_EVERY,

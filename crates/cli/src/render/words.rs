@@ -21,6 +21,17 @@ pub(crate) fn visible(text: &str) -> String {
     visible
 }
 
+/// The same of a text of several lines, which keeps its tabs.
+pub(crate) fn visible_lines(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for part in text.split_inclusive(['\n', '\t']) {
+        let bare = part.trim_end_matches(['\r', '\n', '\t']);
+        shown.push_str(&visible(bare));
+        shown.extend(part.strip_prefix(bare));
+    }
+    shown
+}
+
 fn turns_direction(letter: char) -> bool {
     matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -10,6 +10,7 @@ use noetl_store::StoreError;
 use noetl_types::Millis;
 use noetl_worker::WorkerError;
 use thiserror::Error;
+use tokio::task::JoinError;
 
 use super::causes;
 use crate::exit::Exit;
@@ -57,12 +58,30 @@ pub(crate) enum StartError {
     /// The worker was refused.
     #[error("{}", causes(.0))]
     Worker(#[from] WorkerError),
+    /// A part of the process is gone that all of it needs.
+    #[error("the {what} has left before it was told to stop")]
+    Left { what: &'static str },
+    /// The same, by a mistake of the program.
+    #[error("the {what} has crashed")]
+    Crashed { what: &'static str },
     /// The machine has no threads or timers to give.
     #[error("the process cannot start: {}", .0.kind())]
     Process(#[source] io::Error),
 }
 
 impl StartError {
+    /// Why a part of the process that should have gone on has ended.
+    pub(crate) fn of_end<E: Into<Self>>(
+        what: &'static str,
+        ended: Result<Result<(), E>, JoinError>,
+    ) -> Self {
+        match ended {
+            Ok(Ok(())) => Self::Left { what },
+            Ok(Err(error)) => error.into(),
+            Err(_) => Self::Crashed { what },
+        }
+    }
+
     /// What the user can do about it.
     pub(crate) fn help(&self) -> Option<String> {
         match self {
@@ -103,6 +122,10 @@ impl StartError {
             Self::Listen { .. } => Some("choose another address by --host and --port".to_owned()),
             Self::Worker(_) => Some("check --server and NOETL_TOKEN".to_owned()),
             Self::Client(_) => Some("check --server".to_owned()),
+            Self::Left { .. } => {
+                Some("'noetl worker drain' asks workers to leave; start it again".to_owned())
+            }
+            Self::Crashed { .. } => Some("its log says where; start it again".to_owned()),
             Self::Runtime(_) | Self::Serve(_) | Self::Process(_) => None,
         }
     }
@@ -117,6 +140,8 @@ impl StartError {
             | Self::Listen { .. }
             | Self::Runtime(_)
             | Self::Worker(_)
+            | Self::Left { .. }
+            | Self::Crashed { .. }
             | Self::Process(_) => Exit::Failed,
         }
     }

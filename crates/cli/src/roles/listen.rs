@@ -32,6 +32,11 @@ pub(crate) fn http_settings(
             let tls = Tls::read(&certificate, &key, authority.as_deref());
             Some(tls.map_err(|refused| ConfigError::Unsafe(refused.to_string()))?)
         }
+        (None, None) if config.is_given(&TLS_CLIENT_CA) => {
+            let text = "NOETL_TLS_CLIENT_CA asks clients for certificates, which only encrypted \
+                connections carry: set NOETL_TLS_CERT and NOETL_TLS_KEY too, or none of them";
+            return Err(ConfigError::Refused(text).into());
+        }
         (None, None) => None,
         (Some(_), None) => {
             return Err(ConfigError::Missing {

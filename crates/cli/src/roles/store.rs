@@ -3,19 +3,20 @@
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use etcetera::base_strategy::{BaseStrategy as _, choose_base_strategy};
 use noetl_server::{Clock as _, SystemClock};
 use noetl_store::postgres::PostgresOptions;
 use noetl_store::sqlite::SqliteOptions;
-use noetl_store::{MemoryStore, PostgresStore, SqliteStore, Store, Trust};
+use noetl_store::{MemoryStore, PostgresStore, SqliteStore, Store, StoreError, Trust};
 
 use super::beacon::Beacon;
 use super::error::StartError;
 use crate::config::table::{
-    DATA_DIR, DSN, PARTITIONS_AHEAD, POSTGRES_DATABASE, POSTGRES_HOST, POSTGRES_MAX_CONNECTIONS,
-    POSTGRES_PASSWORD, POSTGRES_PORT, POSTGRES_SSLMODE, POSTGRES_SSLROOTCERT, POSTGRES_USER,
-    SCHEMA, STORE, TLS_KEY,
+    DATA_DIR, DSN, PARTITIONS_AHEAD, POSTGRES_ACQUIRE_TIMEOUT, POSTGRES_DATABASE, POSTGRES_HOST,
+    POSTGRES_MAX_CONNECTIONS, POSTGRES_PASSWORD, POSTGRES_PORT, POSTGRES_SSLMODE,
+    POSTGRES_SSLROOTCERT, POSTGRES_USER, SCHEMA, SHARDS, STORE, TLS_KEY,
 };
 use crate::config::{Config, ConfigError, Origin, StoreChoice};
 use crate::render::words::visible;
@@ -44,6 +45,8 @@ pub(crate) struct Database {
     trust: Option<Trust>,
     root_certificates: Option<PathBuf>,
     connections: u32,
+    /// Seconds that one waits for a connection.
+    acquire_timeout: u32,
     months_ahead: u32,
 }
 
@@ -65,6 +68,11 @@ pub(crate) enum Opened {
 impl Place {
     /// The place that the configuration means.
     pub(crate) fn of(config: &Config) -> Result<Self, ConfigError> {
+        if config.is_given(&SHARDS) {
+            let text = "NOETL_SHARDS names several databases, and this version works with one: name \
+                it by NOETL_DSN or POSTGRES_HOST, and leave NOETL_SHARDS out";
+            return Err(ConfigError::Refused(text));
+        }
         let is_postgres = config.is_given(&DSN) || config.is_given(&POSTGRES_HOST);
         match config.get(&STORE)? {
             Some(StoreChoice::Sqlite(path)) => Ok(Self::File {
@@ -164,7 +172,8 @@ fn is_held(database: &Path) -> bool {
 }
 
 impl Database {
-    async fn open(&self) -> Result<PostgresStore, StartError> {
+    /// How it is reached.
+    pub(super) fn options(&self) -> PostgresOptions {
         let mut options = PostgresOptions::new(&self.dsn, SystemClock.now());
         options.schema.clone_from(&self.schema);
         options.months_ahead = self.months_ahead;
@@ -174,12 +183,21 @@ impl Database {
             .clone_from(&self.root_certificates);
         let others = self.connections.saturating_sub(WRITERS).max(1);
         options.connections = usize::try_from(others).unwrap_or(1);
-        PostgresStore::open(&options)
-            .await
-            .map_err(|source| StartError::Database {
-                place: self.shown.clone(),
-                source,
-            })
+        options.acquire_timeout = Duration::from_secs(self.acquire_timeout.into());
+        options
+    }
+
+    async fn open(&self) -> Result<PostgresStore, StartError> {
+        let opened = PostgresStore::open(&self.options()).await;
+        opened.map_err(|source| self.refused(source))
+    }
+
+    /// Why it cannot be used.
+    pub(super) fn refused(&self, source: StoreError) -> StartError {
+        StartError::Database {
+            place: self.shown.clone(),
+            source,
+        }
     }
 }
 
@@ -201,6 +219,7 @@ fn database(config: &Config) -> Result<Database, ConfigError> {
         trust: config.get(&POSTGRES_SSLMODE)?,
         root_certificates: config.get(&POSTGRES_SSLROOTCERT)?,
         connections,
+        acquire_timeout: config.value(&POSTGRES_ACQUIRE_TIMEOUT)?,
         months_ahead,
     })
 }

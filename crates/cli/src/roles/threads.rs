@@ -1,6 +1,7 @@
 //! The threads of the process.
 
 use std::thread::available_parallelism;
+use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 
@@ -8,8 +9,11 @@ use super::error::StartError;
 use crate::config::table::THREADS;
 use crate::config::{Config, ConfigError};
 
-/// Threads that may wait for files and names at once.
-const BLOCKING: usize = 16;
+/// Threads that may wait for files and names at once: more than a worker has commands by far, since
+/// each may wait for a lock of a file. They are there only while they have something to do.
+const BLOCKING: usize = 256;
+/// How long such a thread waits for more to do.
+const IDLE: Duration = Duration::from_secs(2);
 
 /// Threads for everything that the process does; `most` bounds them where the user does not say.
 pub(crate) fn threads(config: &Config, most: usize) -> Result<Runtime, Refused> {
@@ -23,6 +27,7 @@ pub(crate) fn threads(config: &Config, most: usize) -> Result<Runtime, Refused> 
     let runtime = Builder::new_multi_thread()
         .worker_threads(count)
         .max_blocking_threads(BLOCKING)
+        .thread_keep_alive(IDLE)
         .thread_name("noetl")
         .enable_all()
         .build()

@@ -3,14 +3,17 @@
 
 mod asking;
 mod check;
+mod database;
 mod diagnostics;
 mod docs;
+mod encrypted;
 mod examples;
 mod explain;
 mod graph;
 mod help;
 mod outbox;
 mod outside;
+mod played;
 mod process;
 mod replay;
 mod run;

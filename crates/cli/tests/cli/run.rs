@@ -372,6 +372,43 @@ fn a_run_whose_process_was_killed_is_buried_by_the_next() {
         .unwrap();
 }
 
+/// Those who share a database with others are only taken for gone when nothing is heard of them.
+#[test]
+fn a_run_whose_process_was_killed_is_buried_on_a_shared_database_too() {
+    let database = noetl_testkit::postgres::Database::new().unwrap();
+    let start = |folder: &Folder, flow: &str| {
+        folder.write("flow.yaml", flow);
+        let set = format!("folder={}", folder.path("").display());
+        let mut command = at_home(folder, &["run", "flow.yaml", "--set", &set]);
+        command.env("NOETL_DSN", database.config());
+        Process::start(command)
+    };
+    let an_hour_ago = |table: &str, column: &str| {
+        let sql = format!("UPDATE noetl.{table} SET {column} = {column} - interval '1 hour'");
+        database.run(&sql).unwrap();
+    };
+    let (first, second) = (Folder::new("run_orphan_a"), Folder::new("run_orphan_b"));
+    let mut dead = start(&first, sleep());
+    first.wait_for("pid");
+    dead.kill();
+    an_hour_ago("runtime", "heartbeat");
+    let alive = start(&second, sleep());
+    second.wait_for("pid");
+    an_hour_ago("execution", "started_at");
+    let (code, out, err) = start(&Folder::new("run_orphan_c"), TEXT).end();
+    assert_eq!((code, &*out), (0, "hello"), "{err}");
+    let stand = "DO $$ BEGIN ASSERT (SELECT array_agg(status ORDER BY execution_id)
+        FROM noetl.execution) = ARRAY['CANCELLED', 'RUNNING', 'COMPLETED']; END $$";
+    database.run(stand).unwrap();
+    alive.interrupt();
+    assert_eq!(alive.end().0, 130);
+    let id = first.read("pid");
+    Command::new("kill")
+        .args(["-KILL", id.trim()])
+        .status()
+        .unwrap();
+}
+
 #[test]
 fn runs_on_postgres_go_side_by_side_with_a_server() {
     let folder = Folder::new("run_postgres");
@@ -389,6 +426,32 @@ fn runs_on_postgres_go_side_by_side_with_a_server() {
         let (code, out, err) = process.end();
         assert_eq!((code, &*out), (0, "hello"), "{err}");
     }
+}
+
+#[test]
+fn a_run_whose_worker_is_asked_to_leave_is_cancelled() {
+    let folder = Folder::new("run_drained");
+    let database = noetl_testkit::postgres::Database::new().unwrap();
+    let start = |args: &[&str]| {
+        let mut line = at_home(&folder, args);
+        line.env("NOETL_DSN", database.config())
+            .env("NOETL_DEV", "true")
+            .env("WORKER_HEARTBEAT_INTERVAL", "1")
+            .env("WORKER_ID", "single");
+        Process::start(line)
+    };
+    let mut server = start(&["server", "--port", "0"]);
+    let said = server.says("NoETL listening on http://127.0.0.1:");
+    let url = said.split(' ').next_back().unwrap().to_owned();
+    folder.write("sleep.yaml", sleep());
+    let set = format!("folder={}", folder.path("").display());
+    let run = start(&["run", "sleep.yaml", "--set", &set]);
+    folder.wait_for("pid");
+    crate::serve::drained(&folder, &url, "single");
+    let (code, out, err) = run.end();
+    assert_eq!((code, &*out), (1, ""), "{err}");
+    assert!(err.contains("its worker has left"), "{err}");
+    assert!(err.contains("– cancelled after"), "{err}");
 }
 
 #[test]

@@ -232,6 +232,23 @@ fn what_cannot_start_says_what_to_do() {
     assert_eq!(refused.code, 2);
     insta::assert_snapshot!(shown(&refused), @"error: NOETL_PORT is '80800': it has to be a number from 0 to 65535");
 
+    let refused = ran(
+        &["server", "--port", "0"],
+        &[("NOETL_TLS_CLIENT_CA", "authority.pem")],
+    );
+    assert_eq!(refused.code, 2);
+    insta::assert_snapshot!(shown(&refused), @"error: NOETL_TLS_CLIENT_CA asks clients for certificates, which only encrypted connections carry: set NOETL_TLS_CERT and NOETL_TLS_KEY too, or none of them");
+
+    let shards = "host=a;database=noetl,host=b;database=noetl;password=hidden";
+    for args in [&["server", "--port", "0"][..], &["db", "status"]] {
+        let refused = ran(args, &[("NOETL_SHARDS", shards)]);
+        assert_eq!(refused.code, 2);
+        let text = "error: NOETL_SHARDS names several databases, and this version works with one";
+        assert!(refused.err.starts_with(text), "{}", refused.err);
+        assert!(!refused.err.contains("hidden"), "{}", refused.err);
+    }
+    assert!(!folder.path("data/noetl.db").exists());
+
     let dsn = format!("postgres://u:secret@127.0.0.1:{port}/noetl");
     drop(taken);
     let refused = ran(&["server", "--port", "0"], &[("NOETL_DSN", &dsn)]);
@@ -247,6 +264,32 @@ fn what_cannot_start_says_what_to_do() {
     let refused = ran(&["worker", "--server", "localhost:8082"], &[]);
     assert_eq!(refused.code, 2);
     insta::assert_snapshot!(shown(&refused), @"error: --server is 'localhost:8082': it has to begin with http:// or https://");
+}
+
+/// A process that lost its worker would only look as if it did something.
+#[test]
+fn dev_ends_with_its_worker() {
+    let folder = Folder::new("dev_drained");
+    let mut line = at_home(&folder, &["dev", "--port", "0"]);
+    line.env("WORKER_HEARTBEAT_INTERVAL", "1")
+        .env("WORKER_ID", "only");
+    let mut dev = Process::start(line);
+    let said = dev.says("NoETL listening on http://127.0.0.1:");
+    let url = said.split(' ').next_back().unwrap().to_owned();
+    drained(&folder, &url, "only");
+    let (code, _, err) = dev.end();
+    assert_eq!(code, 1, "{err}");
+    assert!(err.contains("error: the worker has left"), "{err}");
+}
+
+/// Asks a worker to leave, once it is there.
+pub(crate) fn drained(folder: &Folder, url: &str, worker: &str) {
+    wait_until("the worker is there", || {
+        let mut line = at_home(folder, &["worker", "drain", worker, "--yes"]);
+        let ran: Ran = line.env("NOETL_SERVER_URL", url).output().unwrap().into();
+        assert!(matches!(ran.code, 0 | 3), "{}", ran.shown());
+        ran.code == 0
+    });
 }
 
 #[test]

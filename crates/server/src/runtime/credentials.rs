@@ -1,7 +1,8 @@
 //! Credentials: sealed when they come, opened for whoever may have them.
 
 use noetl_api::credential::{
-    CredentialList, CredentialView, CredentialWish, DeletedCredential, PutCredential, Rotation,
+    CredentialList, CredentialView, CredentialWish, DeletedCredential, MAX_LISTED, PutCredential,
+    Rotation,
 };
 use noetl_store::{
     CommandChoice, CommandFilter, Credential, CredentialFilter, CredentialKey, CredentialPut,
@@ -87,14 +88,23 @@ impl Runtime {
         kind: Option<Text>,
         text: Option<Text>,
     ) -> Result<CredentialList, RuntimeError> {
-        let filter = CredentialFilter {
+        let mut filter = CredentialFilter {
             kind,
             text,
             ..CredentialFilter::of(self.tenant().clone())
         };
-        let found = self.store().credentials(filter, PageLimit::MAX).await?;
+        let mut items = Vec::new();
+        // The list is one answer, whatever the pages of the store.
+        while items.len() < MAX_LISTED {
+            let page = self.store().credentials(filter.clone(), PageLimit::MAX);
+            let page = page.await?;
+            let Some(last) = page.last() else { break };
+            filter.after = Some(last.credential_id);
+            items.extend(page.into_iter().map(|found| view(found, None)));
+        }
+        items.truncate(MAX_LISTED);
         Ok(CredentialList {
-            items: found.into_iter().map(|found| view(found, None)).collect(),
+            items,
             filter: None,
         })
     }

@@ -47,6 +47,9 @@ impl RuntimeError {
             Self::Store(error) => {
                 let causes = causes(&error);
                 tracing::error!(error = %causes, "the store failed");
+                if let Some(saturated) = error.saturated() {
+                    return Problem::new(ErrorCode::PoolSaturated, saturated.to_string());
+                }
                 match error {
                     StoreError::Retry { .. } => Problem::new(
                         ErrorCode::StoreUnavailable,
@@ -99,5 +102,25 @@ impl From<NoIds> for RuntimeError {
 impl From<RuntimeError> for ApiError {
     fn from(error: RuntimeError) -> Self {
         Self::from(error.into_problem())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use noetl_store::Saturated;
+
+    use super::*;
+
+    #[test]
+    fn who_waited_for_a_connection_in_vain_is_told_so() {
+        let waited = Saturated(Duration::from_secs(30));
+        let told = |error| RuntimeError::Store(error).into_problem().known_code();
+        let code = told(StoreError::retry(waited));
+        assert_eq!(code, Some(ErrorCode::PoolSaturated));
+        assert!(code.is_some_and(ErrorCode::wants_retry_after));
+        let other = told(StoreError::retry("the disk is full"));
+        assert_eq!(other, Some(ErrorCode::StoreUnavailable));
     }
 }

@@ -33,6 +33,7 @@ mod writer;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 pub use noetl_tls::Trust;
@@ -43,10 +44,11 @@ use noetl_types::{
 };
 
 use self::pool::{Plans, Pool};
-use self::stream::KnownBase;
+use self::stream::{FeedBase, KnownBase};
 use self::writer::Writers;
 use crate::blobs::{self, Blobs};
 use crate::error::StoreError;
+use crate::migration::Schema;
 use crate::model::{
     Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Claim,
     ClaimedCommand, Command, CommandFilter, CommandPage, Counts, DueTimer, Execution,
@@ -78,6 +80,8 @@ pub struct PostgresOptions {
     pub writers: usize,
     /// Appends that may wait for each writer; those beyond wait for a place.
     pub queue: usize,
+    /// How long a call waits for a connection or a place, and a new connection for the server.
+    pub acquire_timeout: Duration,
     /// Months of the log that are made ahead of time.
     pub months_ahead: u32,
     /// The folder for large results that come by themselves, which all processes share; without one
@@ -89,6 +93,8 @@ pub struct PostgresOptions {
     time_zone: &'static str,
     /// Whether the sessions wait for the disk. Tests show with `off` that they would notice a loss.
     synchronous_commit: &'static str,
+    /// Whether the sessions refuse to write.
+    is_read_only: bool,
 }
 
 impl PostgresOptions {
@@ -102,11 +108,13 @@ impl PostgresOptions {
             connections: 8,
             writers: 2,
             queue: 1024,
+            acquire_timeout: Duration::from_secs(30),
             months_ahead: 2,
             blobs: None,
             now,
             time_zone: "UTC",
             synchronous_commit: "on",
+            is_read_only: false,
         }
     }
 
@@ -114,6 +122,13 @@ impl PostgresOptions {
     #[must_use]
     pub fn in_time_zone(self, time_zone: &'static str) -> Self {
         Self { time_zone, ..self }
+    }
+
+    fn only_to_read(self) -> Self {
+        Self {
+            is_read_only: true,
+            ..self
+        }
     }
 }
 
@@ -137,6 +152,29 @@ impl PostgresStore {
     pub async fn open(options: &PostgresOptions) -> Result<Self, StoreError> {
         let lists = Pool::new(options, Plans::AsNeeded)?;
         let feed_base = open::prepare(&lists, options).await?;
+        Self::with(lists, feed_base, options)
+    }
+
+    /// Connects to read tables that are there. Nothing is changed: every call that would write is
+    /// refused, and so are tables that are not up to date.
+    pub async fn open_to_read(options: &PostgresOptions) -> Result<Self, StoreError> {
+        let options = &options.clone().only_to_read();
+        let lists = Pool::new(options, Plans::AsNeeded)?;
+        let feed_base = open::look(&lists).await?;
+        Self::with(lists, feed_base, options)
+    }
+
+    /// How far the tables are. Nothing is changed.
+    pub async fn schema(options: &PostgresOptions) -> Result<Schema, StoreError> {
+        let options = options.clone().only_to_read();
+        open::schema(&Pool::new(&options, Plans::AsNeeded)?).await
+    }
+
+    fn with(
+        lists: Pool,
+        feed_base: FeedBase,
+        options: &PostgresOptions,
+    ) -> Result<Self, StoreError> {
         let pool = Arc::new(Pool::new(options, Plans::Once)?);
         let writers = Writers::start(&pool, options);
         Ok(Self {

@@ -1,16 +1,16 @@
 //! Opening a database: the settings that promises rest on, the migrations, the months ahead.
 
 use noetl_types::Digest;
-use tokio_postgres::Client;
+use tokio_postgres::{Client, GenericClient, Row};
 
 use super::PostgresOptions;
 use super::bind::failure;
 use super::function::{APPEND, APPEND_SHARED};
 use super::pool::Pool;
 use super::stream::FeedBase;
-use super::{partition, rebase};
+use super::{partition, rebase, stream};
 use crate::error::StoreError;
-use crate::migration::{Migration, pending};
+use crate::migration::{Migration, Schema, pending};
 
 static MIGRATIONS: [Migration; 7] = [
     Migration {
@@ -65,6 +65,11 @@ enum OpenError {
     Standby,
     #[error("the setting {setting} is off, so an answered append could be lost: turn it on")]
     Unsafe { setting: &'static str },
+    #[error(
+        "the tables are at schema {version}, and this program needs {newest}; migrate them, or start \
+         a server of this version"
+    )]
+    OldTables { version: i64, newest: i64 },
 }
 
 pub(super) async fn prepare(
@@ -77,6 +82,29 @@ pub(super) async fn prepare(
     migrate(client, &options.schema).await?;
     partition::ensure_ahead(client, options.now, options.months_ahead).await?;
     rebase::rebase(pool, client).await
+}
+
+/// What is needed to read tables that are up to date; others are refused, and nothing is changed.
+pub(super) async fn look(pool: &Pool) -> Result<FeedBase, StoreError> {
+    let Schema { version, newest } = schema(pool).await?;
+    if version < newest {
+        return Err(StoreError::fatal(OpenError::OldTables { version, newest }));
+    }
+    let mut pooled = pool.get().await?;
+    stream::base(pooled.client()?).await
+}
+
+/// How far the tables are, which are not changed.
+pub(super) async fn schema(pool: &Pool) -> Result<Schema, StoreError> {
+    let mut pooled = pool.get().await?;
+    let client = pooled.client()?;
+    let sql = "SELECT to_regclass('schema_migration') IS NOT NULL";
+    let has_any: bool = client.query_one(sql, &[]).await.map_err(failure)?.get(0);
+    let applied = match has_any {
+        true => applied(client).await?,
+        false => Vec::new(),
+    };
+    Schema::of(&MIGRATIONS, &applied).map_err(StoreError::fatal)
 }
 
 async fn check_server(client: &Client, options: &PostgresOptions) -> Result<(), StoreError> {
@@ -127,22 +155,7 @@ async fn migrate(client: &mut Client, schema: &str) -> Result<(), StoreError> {
          )"
     );
     transaction.batch_execute(&tables).await.map_err(failure)?;
-    let rows = transaction
-        .query(
-            "SELECT version, sha256 FROM schema_migration ORDER BY version",
-            &[],
-        )
-        .await
-        .map_err(failure)?;
-    let applied = rows
-        .iter()
-        .map(|row| {
-            Ok((
-                row.get(0),
-                Digest::parse(row.get(1)).map_err(StoreError::fatal)?,
-            ))
-        })
-        .collect::<Result<Vec<_>, StoreError>>()?;
+    let applied = applied(&transaction).await?;
     for migration in pending(&MIGRATIONS, &applied).map_err(StoreError::fatal)? {
         transaction
             .batch_execute(migration.sql)
@@ -164,4 +177,14 @@ async fn migrate(client: &mut Client, schema: &str) -> Result<(), StoreError> {
         function.ensure(&transaction).await.map_err(failure)?;
     }
     transaction.commit().await.map_err(failure)
+}
+
+async fn applied(client: &impl GenericClient) -> Result<Vec<(i64, Digest)>, StoreError> {
+    let sql = "SELECT version, sha256 FROM schema_migration ORDER BY version";
+    let rows = client.query(sql, &[]).await.map_err(failure)?;
+    let migration = |row: &Row| {
+        let checksum = Digest::parse(row.get(1)).map_err(StoreError::fatal)?;
+        Ok((row.get(0), checksum))
+    };
+    rows.iter().map(migration).collect()
 }

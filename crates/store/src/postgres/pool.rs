@@ -3,16 +3,18 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use noetl_tls::{Connector, Dsn, Trust};
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
 use tokio_postgres::config::Host;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Config, NoTls, Row, Statement, Transaction};
 
 use super::PostgresOptions;
 use super::bind::failure;
-use crate::error::StoreError;
+use crate::error::{Saturated, StoreError};
 
 /// Makes connections.
 #[derive(Debug)]
@@ -23,6 +25,8 @@ pub(super) struct Pool {
     /// What every session begins with.
     set_up: String,
     places: Semaphore,
+    /// How long one waits for a place, and for the server.
+    patience: Duration,
     idle: Mutex<Vec<Session>>,
 }
 
@@ -110,6 +114,7 @@ impl Pool {
             "SET TIME ZONE '{}';
              SET synchronous_commit = {};
              SET default_transaction_isolation = 'read committed';
+             {}
              SET statement_timeout = '30s';
              SET idle_in_transaction_session_timeout = '10s';
              SET jit = off;
@@ -118,6 +123,11 @@ impl Pool {
              {}",
             options.time_zone,
             options.synchronous_commit,
+            if options.is_read_only {
+                "SET default_transaction_read_only = on;"
+            } else {
+                ""
+            },
             plans.settings()
         );
         let (config, tls) = address(options)?;
@@ -126,12 +136,20 @@ impl Pool {
             tls,
             set_up,
             places: Semaphore::new(plans.share(options.connections)),
+            patience: options.acquire_timeout,
             idle: Mutex::new(Vec::new()),
         })
     }
 
-    /// A new connection, with its session set up.
+    /// A new connection, with its session set up. A server that takes it and says nothing is as good
+    /// as away.
     pub(super) async fn connect(&self) -> Result<Client, StoreError> {
+        let silent = |_| StoreError::retry("the PostgreSQL server does not answer");
+        let connected = timeout(self.patience, self.connect_patiently()).await;
+        connected.map_err(silent)?
+    }
+
+    async fn connect_patiently(&self) -> Result<Client, StoreError> {
         // The task ends with the client; whatever goes wrong is told to the client's calls.
         async fn drive(connection: impl Future<Output = Result<(), tokio_postgres::Error>>) {
             let _ = connection.await;
@@ -155,7 +173,9 @@ impl Pool {
     }
 
     pub(super) async fn get(&self) -> Result<Pooled<'_>, StoreError> {
-        let place = self.places.acquire().await.map_err(StoreError::fatal)?;
+        let saturated = |_| StoreError::retry(Saturated(self.patience));
+        let place = timeout(self.patience, self.places.acquire()).await;
+        let place = place.map_err(saturated)?.map_err(StoreError::fatal)?;
         let session = match self.take() {
             Some(session) => session,
             None => Session {
@@ -174,6 +194,26 @@ impl Pool {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.retain(|session| !session.client.is_closed());
         idle.pop()
+    }
+}
+
+/// How long a machine may take to answer at all, where the address does not say.
+const CONNECT: Duration = Duration::from_secs(10);
+/// How long what was sent may stay without a sign that it came, where the address does not say.
+const UNHEARD: Duration = Duration::from_secs(30);
+
+/// Gives an address limits of time where it names none: of itself nothing ends a wait for a machine
+/// that is gone.
+fn with_limits(config: &mut Config) {
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(CONNECT);
+    }
+    if config.get_tcp_user_timeout().is_none() {
+        config.tcp_user_timeout(UNHEARD);
+    }
+    // Who waits for an answer has sent nothing that could stay unheard; only a probe tells.
+    if config.get_keepalives_idle() == Config::new().get_keepalives_idle() {
+        config.keepalives_idle(UNHEARD);
     }
 }
 
@@ -207,6 +247,7 @@ fn address(options: &PostgresOptions) -> Result<(Config, Option<Connector>), Sto
         Some(_) | None => None,
     };
     config.ssl_mode(trust.mode());
+    with_limits(&mut config);
     let tls = Connector::new(trust, roots.as_deref()).map_err(StoreError::fatal)?;
     Ok((config, tls))
 }

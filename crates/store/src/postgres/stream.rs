@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use noetl_types::{FeedPosition, Text, Timestamp};
-use tokio_postgres::Transaction;
+use tokio_postgres::{Client, Transaction};
 
 use super::bind::{failure, read_all};
 use super::pool::Pool;
@@ -459,4 +459,10 @@ pub(super) async fn begin_log_epoch(pool: &Pool) -> Result<LogEpoch, StoreError>
     let epoch = new_epoch(&transaction).await?;
     transaction.commit().await.map_err(failure)?;
     Ok(epoch)
+}
+
+/// Where the earlier lives of the log end, as far as is known: for who only looks.
+pub(super) async fn base(client: &Client) -> Result<FeedBase, StoreError> {
+    let found = client.query(BASE, &[]).await.map_err(failure)?;
+    Ok(FeedBase(found.first().map_or(0, |row| row.get(0))))
 }

@@ -4,6 +4,7 @@ mod drops;
 mod kill;
 mod outlets;
 mod tls;
+mod waits;
 
 use std::sync::Arc;
 

@@ -7,9 +7,11 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use noetl_types::{ExecutionId, Month};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
 use tokio_postgres::Client;
 
 use super::PostgresOptions;
@@ -17,7 +19,7 @@ use super::append::{self, Prepared};
 use super::bind::{failure, is_taken, lacks_partition};
 use super::partition;
 use super::pool::Pool;
-use crate::error::StoreError;
+use crate::error::{Saturated, StoreError};
 use crate::model::{AppendRefused, Appended};
 use crate::row::Rows;
 
@@ -42,6 +44,8 @@ struct Waiting {
 #[derive(Debug)]
 pub(super) struct Writers {
     queues: Vec<mpsc::Sender<Waiting>>,
+    /// How long one waits for a place in a queue.
+    patience: Duration,
     commits: Arc<AtomicU64>,
 }
 
@@ -61,7 +65,11 @@ impl Writers {
                 sender
             })
             .collect();
-        Self { queues, commits }
+        Self {
+            queues,
+            patience: options.acquire_timeout,
+            commits,
+        }
     }
 
     pub(super) fn commits(&self) -> u64 {
@@ -116,9 +124,11 @@ impl Writers {
         let mixed = (id ^ (id >> 22)).unsigned_abs();
         let place = usize::try_from(mixed).unwrap_or_default() % count;
         let queue = self.queues.get(place).ok_or_else(stopped)?;
+        let place = timeout(self.patience, queue.reserve()).await;
+        let saturated = |_| StoreError::retry(Saturated(self.patience));
+        let place = place.map_err(saturated)?.map_err(|_| stopped())?;
         let (reply, receiver) = oneshot::channel();
-        let waiting = Waiting { rows, reply };
-        queue.send(waiting).await.map_err(|_| stopped())?;
+        place.send(Waiting { rows, reply });
         Ok(receiver)
     }
 }

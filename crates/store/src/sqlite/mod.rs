@@ -39,6 +39,7 @@ use self::readers::Readers;
 use self::writer::{Durability, Writer};
 use crate::blobs::{self, Blobs};
 use crate::error::StoreError;
+use crate::migration::Schema;
 use crate::model::{
     Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Claim,
     ClaimedCommand, Command, CommandFilter, CommandPage, Counts, DueTimer, Execution,
@@ -101,6 +102,11 @@ impl SqliteStore {
     /// call that would write is refused, and so is a file whose tables are not up to date.
     pub fn open_to_read(options: &SqliteOptions) -> Result<Self, StoreError> {
         open::open_to_read(options)
+    }
+
+    /// How far the tables of a file that is there are. Nothing is changed.
+    pub fn schema(options: &SqliteOptions) -> Result<Schema, StoreError> {
+        open::schema(options)
     }
 
     /// How often the writer has committed.

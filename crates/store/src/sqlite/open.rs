@@ -14,7 +14,7 @@ use super::writer::Writer;
 use super::{SqliteOptions, SqliteStore};
 use crate::blobs::Blobs;
 use crate::error::StoreError;
-use crate::migration::{Migration, pending};
+use crate::migration::{Migration, Schema, pending};
 
 static MIGRATIONS: [Migration; 7] = [
     Migration {
@@ -75,7 +75,8 @@ enum OpenError {
     #[error("SQLite {found} is too old: 3.51.3 is the oldest without known damage to files")]
     OldLibrary { found: &'static str },
     #[error(
-        "the file is from before migration {before}; open it once with a server of this version"
+        "the file is from before migration {before}; migrate it, or open it once with a server of \
+         this version"
     )]
     OldFile { before: i64 },
     #[error("the setting {setting} is {found}, and has to be {wanted}")]
@@ -127,6 +128,12 @@ pub(super) fn open_to_read(options: &SqliteOptions) -> Result<SqliteStore, Store
         path: options.path.clone(),
         _lock: None,
     })
+}
+
+/// How far the tables of a file are, which is not changed.
+pub(super) fn schema(options: &SqliteOptions) -> Result<Schema, StoreError> {
+    let connection = connect(&options.path, read_only())?;
+    Schema::of(&MIGRATIONS, &applied(&connection)?).map_err(StoreError::fatal)
 }
 
 fn read_only() -> OpenFlags {
@@ -230,6 +237,12 @@ fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
 }
 
 fn applied(connection: &Connection) -> Result<Vec<(i64, Digest)>, StoreError> {
+    let has_any = connection
+        .table_exists(None, "schema_migration")
+        .map_err(failure)?;
+    if !has_any {
+        return Ok(Vec::new());
+    }
     let mut statement = connection
         .prepare("SELECT version, sha256 FROM schema_migration ORDER BY version")
         .map_err(failure)?;

@@ -139,6 +139,9 @@ async fn a_file_that_is_not_up_to_date_is_not_read() {
     connection.execute(newest, []).unwrap();
     let refused = SqliteStore::open_to_read(&place.options()).unwrap_err();
     assert!(format!("{refused:?}").contains("OldFile"), "{refused:?}");
+    let schema = SqliteStore::schema(&place.options()).unwrap();
+    assert!(schema.is_old() && schema.version == schema.newest - 1);
+    drop(connection);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -38,7 +38,7 @@ impl Reading {
         let stop = Stop::default();
         let stops = stop.on_drop();
         let (sender, mut pieces) = mpsc::channel(1);
-        tokio::task::spawn_blocking(move || {
+        let work = move || {
             let mut connection = locked(&shared);
             let sent = stop.watch(&mut connection).map_err(fault::of);
             let sent = sent.and_then(|()| send(&connection, &query, &params, (size, &sender)));
@@ -47,7 +47,16 @@ impl Reading {
                 // Nobody to tell it to: the transfer has ended.
                 sender.blocking_send(Err(error)).ok();
             }
-        });
+        };
+        // A thread of its own, for it waits for its reader, who needs one of the shared threads to
+        // write: were they all taken by readers, none would ever get on.
+        std::thread::Builder::new()
+            .name("noetl-sqlite".to_owned())
+            .spawn(work)
+            .map_err(|error| {
+                let message = format!("no thread for the database: {error}");
+                TaskError::new(TaskErrorKind::Unknown, message)
+            })?;
         let columns = match pieces.recv().await.transpose()? {
             Some(Found::Columns(columns)) => columns,
             Some(Found::Rows(_)) | None => return Err(gone()),

@@ -323,6 +323,41 @@ async fn many_rows_in_many_chunks() {
     );
 }
 
+/// Who reads waits for who writes, and must not hold the thread that the other one needs.
+#[test]
+fn more_transfers_than_threads() {
+    let threads = tokio::runtime::Builder::new_current_thread()
+        .max_blocking_threads(2)
+        .enable_all()
+        .build()
+        .unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let (from, toolbox) = (file("from.db"), toolbox());
+    let rows = "WITH RECURSIVE g (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM g WHERE n < 2500)
+        SELECT n AS id FROM g";
+    threads.block_on(async {
+        data_or_rows(
+            &toolbox,
+            sqlite(&from, &query(&format!("CREATE TABLE t AS {rows}"))),
+        )
+        .await;
+        let moves = (0..6).map(async |place| {
+            let to = file(&format!("to_{place}.db"));
+            data_or_rows(&toolbox, sqlite(&to, &query("CREATE TABLE t (id INTEGER)"))).await;
+            let source = in_file(&from, r#"{"table": "t"}"#);
+            let target = in_file(&to, r#"{"table": "t"}"#);
+            let outcome = run(&toolbox, transfer(source, target, r#"{"chunk_size": 500}"#)).await;
+            assert_eq!(outcome.error, None);
+            assert_eq!(
+                outcome.data.get("rows_transferred"),
+                Some(&Json::from(2_500))
+            );
+        });
+        futures_util::future::join_all(moves).await;
+    });
+}
+
 #[tokio::test]
 async fn to_replace_by_nothing_is_to_empty() {
     let places = Places::new();

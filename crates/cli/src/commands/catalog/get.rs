@@ -14,7 +14,7 @@ use crate::exit::Exit;
 use crate::io::Io;
 use crate::output::Output;
 use crate::reach::{Reached, Wants};
-use crate::render::words::visible;
+use crate::render::words::{visible, visible_lines};
 use crate::roles::{Host, HostError};
 
 /// Print a definition as it was registered
@@ -41,7 +41,12 @@ pub(super) fn run(args: &GetArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, 
         } else {
             "\n"
         };
-        write!(io.out, "{}{ending}", item.content)?;
+        // In a file it is what was registered; a terminal is spared what others wrote for it.
+        if io.out.is_terminal() {
+            write!(io.out, "{}{ending}", visible_lines(&item.content))?;
+        } else {
+            write!(io.out, "{}{ending}", item.content)?;
+        }
     } else {
         args.output.thing(&item, io)?;
     }

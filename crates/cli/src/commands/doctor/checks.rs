@@ -174,7 +174,10 @@ fn server(config: &Config, place: Option<&Place>, io: &Io<'_>) -> Result<Finding
             _ => (config.value(&SERVER_URL)?, config.get(&TOKEN)?, None),
         },
     };
-    let client = reach::brisk(&url, token)?;
+    let client = match reach::brisk(&url, token, config) {
+        Ok(client) => client,
+        Err(error) => return Ok(Finding::new("server", State::Failed, error.to_string())),
+    };
     let threads = roles::threads(config, 1)?;
     let ready = threads.block_on(client.readyz());
     let named = by.map_or_else(String::new, |by| format!(" ({by})"));

@@ -76,7 +76,8 @@ pub(crate) struct ReplayArgs {
     log: Option<PathBuf>,
 }
 
-fn moment(text: &str) -> Result<Timestamp, String> {
+/// A time of the command line.
+pub(crate) fn moment(text: &str) -> Result<Timestamp, String> {
     match Timestamp::parse_lenient(text) {
         Ok(Some(time)) => Ok(time),
         Ok(None) => Err("it is empty".to_owned()),

@@ -42,7 +42,7 @@ pub(super) fn of(args: &ReplayArgs, config: &Config, io: &Io<'_>) -> Result<Sour
         return Ok(Source::Log(Origin::new(log)));
     }
     if let Some(url) = &args.server {
-        let client = reach::client_of(url, config.get(&TOKEN)?)?;
+        let client = reach::client_of(url, config.get(&TOKEN)?, config)?;
         return Ok(Source::Server(client));
     }
     if let Some(store) = &args.store {
@@ -53,7 +53,7 @@ pub(super) fn of(args: &ReplayArgs, config: &Config, io: &Io<'_>) -> Result<Sour
         None => reach::meant(config, io)?,
     };
     if let Meant::Server { url, token, .. } = meant {
-        return Ok(Source::Server(reach::client_of(&url, token)?));
+        return Ok(Source::Server(reach::client_of(&url, token, config)?));
     }
     match Place::of(config)?.file() {
         Some(file) => open(file),

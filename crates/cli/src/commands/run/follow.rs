@@ -173,7 +173,11 @@ impl Run<'_> {
                     }
                 }
                 _ = frames.tick() => display.tick(SystemClock.now(), io)?,
-                failure = site.failure() => return Err(failure.into()),
+                left = site.worker_left() => {
+                    left?;
+                    display.finish(io)?;
+                    self.without_worker(io).await?;
+                }
                 _ = signals.next() => {
                     if cancelled == Some(Cancelled::ByUser) {
                         return Ok(Followed::GivenUp);
@@ -196,6 +200,22 @@ impl Run<'_> {
                 }
             }
         }
+    }
+
+    /// Ends the run unless it has ended: nobody else works for it.
+    async fn without_worker(&self, io: &mut Io<'_>) -> Result<(), Error> {
+        if self
+            .host
+            .status(self.execution_id)
+            .await?
+            .status
+            .is_terminal()
+        {
+            return Ok(());
+        }
+        io.talk("cancelling the run, since its worker has left: it was asked to")?;
+        let reason = "its worker has left";
+        Ok(self.host.cancel(self.execution_id, reason).await?)
     }
 
     /// Cancels the run; `false` if the user does not wait for that.

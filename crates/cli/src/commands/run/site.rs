@@ -1,6 +1,5 @@
 //! Where a run takes place: here, once the database is free, or at the server that has it.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +19,7 @@ use crate::error::Error;
 use crate::io::Io;
 use crate::progress::Style;
 use crate::render::words::visible;
-use crate::roles::{self, Beacon, Host, Opened, Place, Signals, StartError, WorkerPlan};
+use crate::roles::{self, Beacon, Gone, Host, Opened, Place, Signals, StartError, WorkerPlan};
 
 /// How often it is looked whether the database is free.
 const INTERVAL: Duration = Duration::from_millis(100);
@@ -39,7 +38,8 @@ pub(super) enum Site {
 pub(super) struct Here {
     runtime: Runtime,
     pool: PoolName,
-    worker: JoinHandle<Result<(), WorkerError>>,
+    /// Absent once its end is known.
+    worker: Option<JoinHandle<Result<(), WorkerError>>>,
     stop: CancellationToken,
 }
 
@@ -60,12 +60,18 @@ impl Site {
         }
     }
 
-    /// Waits for the worker to fail, which it hardly ever does.
-    pub(super) async fn failure(&mut self) -> StartError {
+    /// Waits for the worker to end before it is told to, which it hardly ever does, and tells it
+    /// once. It may have left because it was asked to, which is no failure of its own.
+    pub(super) async fn worker_left(&mut self) -> Result<(), StartError> {
         if let Self::Here(here) = self
-            && let Ok(Err(error)) = (&mut here.worker).await
+            && let Some(worker) = &mut here.worker
         {
-            return StartError::Worker(error);
+            let ended = worker.await;
+            here.worker = None;
+            return match StartError::of_end("worker", ended) {
+                StartError::Left { .. } => Ok(()),
+                failed => Err(failed),
+            };
         }
         std::future::pending().await
     }
@@ -81,7 +87,7 @@ impl Site {
         } = *here;
         stop.cancel();
         // Its end is all that counts: what it failed with was told when it did.
-        if !worker.is_finished() {
+        if let Some(worker) = worker {
             drop(worker.await);
         }
         runtime.close(CLOSING).await;
@@ -170,10 +176,9 @@ async fn settle(
     io: &mut Io<'_>,
 ) -> Result<Here, Error> {
     let runtime = roles::open_runtime(Arc::clone(&store), place, config, None).await?;
-    if place.file().is_some_and(Path::is_file) {
-        roles::bury(&*store, &runtime)
-            .await
-            .map_err(StartError::Runtime)?;
+    if let Some(gone) = Gone::of(place, config)? {
+        let buried = roles::bury(&*store, &runtime, gone).await;
+        buried.map_err(StartError::Runtime)?;
     }
     let pool = roles::own_pool();
     let plan = WorkerPlan::new(config, pool.clone(), &io.env)?.for_one_run();
@@ -189,7 +194,7 @@ async fn settle(
     Ok(Here {
         runtime,
         pool,
-        worker,
+        worker: Some(worker),
         stop,
     })
 }

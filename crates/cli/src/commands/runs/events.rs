@@ -73,7 +73,8 @@ async fn print(
             continue;
         }
         events.extend(page);
-        if events.len() >= MAX_ROWS {
+        // Lines have no bound but that of --last; a table is made whole before it is shown.
+        if args.output.form != Form::Jsonl && events.len() >= MAX_ROWS {
             if !quiet {
                 io.talk(format_args!(
                     "the log is longer than {MAX_ROWS} events; print all of it with -o jsonl"

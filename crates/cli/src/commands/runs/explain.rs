@@ -4,10 +4,11 @@ use std::io::Write as _;
 
 use clap::Args;
 use noetl_api::catalog::ResourceRequest;
-use noetl_api::explain::{Cause, ExplainQuery, Explanation, FailureView, WaitingOn};
-use noetl_types::{ExecutionId, ExecutionStatus, TaskError, Text};
+use noetl_api::explain::{At, Cause, ExplainQuery, Explanation, FailureView, WaitingOn};
+use noetl_types::{ExecutionId, ExecutionStatus, Seq, TaskError, Text, Timestamp};
 
 use super::find;
+use crate::commands::replay::moment;
 use crate::config::{Client, Flags};
 use crate::error::Error;
 use crate::exit::Exit;
@@ -28,13 +29,20 @@ use crate::roles::Host;
 #[command(after_long_help = "\
 Examples:
   noetl runs explain last
-  noetl runs explain last --step load --why        with the events that led there")]
+  noetl runs explain last --step load --why        with the events that led there
+  noetl runs explain 4821 --at-seq 12              as it was after twelve events")]
 pub(crate) struct ExplainArgs {
     /// The run: its id, a part of it that fits no other, or last
     run: String,
     /// Only what has to do with this step
     #[arg(long, value_name = "STEP")]
     step: Option<String>,
+    /// As it was after the event at this place of the log
+    #[arg(long, value_name = "N", conflicts_with = "at_time", value_parser = seq)]
+    at_seq: Option<Seq>,
+    /// As it was by what was recorded until this time, such as 2026-11-16T09:30:00Z
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    at_time: Option<Timestamp>,
     /// Show the events that led there, too
     #[arg(long)]
     why: bool,
@@ -42,6 +50,11 @@ pub(crate) struct ExplainArgs {
     output: Output,
     #[command(flatten)]
     target: Flags<Client>,
+}
+
+fn seq(text: &str) -> Result<Seq, String> {
+    let number = text.parse().map_err(|_| "it is not a number".to_owned())?;
+    Seq::new(number).map_err(|error| error.to_string())
 }
 
 pub(super) fn run(args: &ExplainArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
@@ -53,7 +66,7 @@ async fn explain(args: &ExplainArgs, host: &Host, io: &mut Io<'_>) -> Result<Exi
     let id = find(host, &args.run).await?;
     let query = ExplainQuery {
         step: args.step.as_deref().map(Text::from),
-        at: None,
+        at: (args.at_seq.map(At::Seq)).or(args.at_time.map(At::Time)),
     };
     let explained = host.explain(id, query).await?;
     if !args.output.is_table() {
@@ -191,6 +204,6 @@ fn advise(explained: &Explanation, io: &mut Io<'_>) -> Result<(), Error> {
     };
     let paint = io.err.paint();
     let word = paint.text(palette::HELP, "try");
-    io.talk(format_args!("{word}: {advice}"))?;
+    io.talk(format_args!("{word}: {}", visible(&advice)))?;
     Ok(())
 }

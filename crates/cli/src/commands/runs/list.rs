@@ -89,21 +89,24 @@ impl Filter {
             ..ExecutionsQuery::default()
         }
     }
+}
 
-    /// The runs, newest first, as many as there are up to a number.
-    pub(super) async fn runs(&self, host: &Host, most: usize) -> Result<Vec<ExecutionLine>, Error> {
-        let mut runs = Vec::new();
-        let mut query = self.query();
-        loop {
-            let left = i64::try_from(most.saturating_sub(runs.len())).unwrap_or(i64::MAX);
-            query.limit = PageLimit::clamped(left);
-            let page = host.executions(query.clone()).await?;
-            runs.extend(page.executions);
-            query.cursor = page.next_cursor;
-            if query.cursor.is_none() || runs.len() >= most {
-                runs.truncate(most);
-                return Ok(runs);
-            }
+/// The runs that a query finds, newest first, as many as there are up to a number.
+pub(super) async fn fetch(
+    host: &Host,
+    mut query: ExecutionsQuery,
+    most: usize,
+) -> Result<Vec<ExecutionLine>, Error> {
+    let mut runs = Vec::new();
+    loop {
+        let left = i64::try_from(most.saturating_sub(runs.len())).unwrap_or(i64::MAX);
+        query.limit = PageLimit::clamped(left);
+        let page = host.executions(query.clone()).await?;
+        runs.extend(page.executions);
+        query.cursor = page.next_cursor;
+        if query.cursor.is_none() || runs.len() >= most {
+            runs.truncate(most);
+            return Ok(runs);
         }
     }
 }
@@ -111,7 +114,7 @@ impl Filter {
 pub(super) fn run(args: &ListArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
     let reached = Reached::find(&args.target.given, Wants::Look, quiet, io)?;
     let most = usize::try_from(args.limit).unwrap_or(usize::MAX);
-    let runs = reached.ask(args.filter.runs(&reached.host, most))?;
+    let runs = reached.ask(fetch(&reached.host, args.filter.query(), most))?;
     if runs.is_empty() && args.output.is_table() {
         if !quiet {
             io.talk("there are no such runs")?;

@@ -118,7 +118,7 @@ fn tell(
         } else {
             palette::QUIET
         };
-        let head = format!("{step} {mark}");
+        let head = format!("{} {mark}", crate::render::words::visible(step));
         writeln!(io.out, "{} {line}", paint.text(style, head))?;
     }
     Ok(())

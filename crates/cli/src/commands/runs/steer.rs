@@ -1,13 +1,15 @@
 //! `noetl runs cancel`, `pause` and `resume`
 
+use std::cmp::Reverse;
 use std::io::Write as _;
 
 use clap::Args;
 use noetl_api::execution::{CancelRequest, ExecutionLine, SteerRequest};
-use noetl_types::{ErrorCode, ExecutionId};
+use noetl_api::query::ExecutionsQuery;
+use noetl_types::{ErrorCode, ExecutionId, ExecutionStatus};
 
 use super::find;
-use super::list::{Filter, table};
+use super::list::{self, Filter, table};
 use crate::ask::{Consent, agreed};
 use crate::config::{Client, Flags};
 use crate::error::Error;
@@ -87,7 +89,7 @@ struct Steered {
 
 pub(super) fn cancel(args: &CancelArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
     let reached = Reached::find(&args.target.given, Wants::Act, quiet, io)?;
-    let runs = reached.ask(meant(args, &reached.host))?;
+    let runs = reached.ask(meant(args, &reached.host, io))?;
     if runs.is_empty() {
         io.talk("there are no such runs, or they have ended")?;
         return Ok(Exit::Ok);
@@ -129,10 +131,22 @@ pub(super) fn cancel(args: &CancelArgs, quiet: bool, io: &mut Io<'_>) -> Result<
 }
 
 /// The runs that the user means.
-async fn meant(args: &CancelArgs, host: &Host) -> Result<Vec<ExecutionLine>, Error> {
+async fn meant(
+    args: &CancelArgs,
+    host: &Host,
+    io: &mut Io<'_>,
+) -> Result<Vec<ExecutionLine>, Error> {
     if args.all {
-        let mut runs = args.filter.runs(host, MAX_CANCELLED).await?;
-        runs.retain(|run| !run.status.is_terminal());
+        let mut runs = all_that_go_on(&args.filter, host).await?;
+        if runs.len() > MAX_CANCELLED {
+            runs.truncate(MAX_CANCELLED);
+            // Also where talk is not wanted: the others go on.
+            let text = format!(
+                "there are more than {MAX_CANCELLED} such runs; these are the newest, and the others \
+                 need the command again"
+            );
+            io.warn(&[text])?;
+        }
         return Ok(runs);
     }
     let mut runs = Vec::new();
@@ -140,6 +154,29 @@ async fn meant(args: &CancelArgs, host: &Host) -> Result<Vec<ExecutionLine>, Err
         let id = find(host, text).await?;
         runs.push(host.detail(id).await?.line);
     }
+    Ok(runs)
+}
+
+/// The runs that go on and that the filter lets through, newest first; one more than are cancelled
+/// where there are too many.
+///
+/// Each status is asked for by itself: among all runs, those that have ended would fill the page long
+/// before the old ones that still go on.
+async fn all_that_go_on(filter: &Filter, host: &Host) -> Result<Vec<ExecutionLine>, Error> {
+    let mut runs = Vec::new();
+    let wanted = |status: &ExecutionStatus| {
+        !status.is_terminal() && filter.status.is_none_or(|only| only == *status)
+    };
+    for status in ExecutionStatus::ALL.iter().copied().filter(wanted) {
+        let query = ExecutionsQuery {
+            status: Some(status),
+            ..filter.query()
+        };
+        runs.extend(list::fetch(host, query, MAX_CANCELLED + 1).await?);
+    }
+    runs.sort_by_key(|run| Reverse(run.execution_id));
+    // One that went on from one status to another meanwhile was found twice.
+    runs.dedup_by_key(|run| run.execution_id);
     Ok(runs)
 }
 

@@ -57,6 +57,22 @@ fn bearer() -> Value {
     json!({ "name": "api_main", "type": "bearer", "data": { "token": SECRET }, "tags": ["prod"] })
 }
 
+/// A page of the store is not all of it.
+#[tokio::test]
+async fn a_long_list_is_whole() {
+    let count = 1_005;
+    let store = Arc::new(MemoryStore::new());
+    let house = house_of(store, KeyRing::new(key(), Vec::new()), true).await;
+    for number in 0..count {
+        let put =
+            json!({ "name": format!("c{number}"), "type": "secret", "data": { "secret": SECRET } });
+        let kept = house.post("/api/credentials", put).await;
+        assert!(is_ok(&kept), "{}", kept.text);
+    }
+    let listed = house.get("/api/credentials").await;
+    assert_eq!(listed.at("/items").as_array().unwrap().len(), count);
+}
+
 #[tokio::test]
 async fn a_credential_is_kept_and_never_echoed() {
     let store = Arc::new(MemoryStore::new());
