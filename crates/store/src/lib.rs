@@ -51,7 +51,7 @@ pub use model::*;
 pub use outlets::Outlets;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresStore, Trust};
-pub use project::project;
+pub use project::{project, view_of_log};
 pub use retention::{LogDamage, purge, verify_log, verify_logs};
 #[cfg(feature = "sqlite")]
 pub use sqlite::SqliteStore;

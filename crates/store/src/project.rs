@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use noetl_types::error::RejectCode;
 use noetl_types::limits::MAX_EVENT_BATCH;
 use noetl_types::record::{Projected, Rejection};
-use noetl_types::{ExecutionId, OrganizationId, StoredEvent, TenantId};
+use noetl_types::{ExecutionId, OrganizationId, StoredEvent, TenantId, Version};
 
 use crate::error::StoreError;
 use crate::model::{
     Append, AppendRefused, Copied, CopyBatch, CopyScope, EventKey, Execution, ExecutionFacts,
-    ExecutionView, Head, Known, Origin,
+    ExecutionView, Head, Known, LogPage, Origin,
 };
 use crate::store::Store;
 
@@ -264,6 +264,31 @@ impl Round<'_> {
             idempotency: None,
         })
     }
+}
+
+/// What lists show of an execution by its log alone: as if all of it were copied now. Whether it is
+/// paused is not a matter of copies, and stays.
+pub async fn view_of_log(
+    store: &dyn Store,
+    execution: &Execution,
+) -> Result<ExecutionView, StoreError> {
+    let mut view = ExecutionView {
+        paused: execution.view.paused,
+        ..ExecutionView::of_copy()
+    };
+    let mut version = Version::EMPTY;
+    while version < execution.head.version {
+        let page = LogPage::MAX;
+        let events = store.events(execution.execution_id, version, page).await?;
+        let Some(last) = events.last() else {
+            break;
+        };
+        version = last.record.seq.into();
+        for event in &events {
+            view.follow_copy(&event.record.event);
+        }
+    }
+    Ok(view)
 }
 
 fn execution_of(known: &Known, execution_id: ExecutionId) -> Option<&Execution> {

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
-use noetl_types::{ExecutionId, Timestamp};
+use noetl_types::{ExecutionId, Timestamp, Version};
 
 use crate::error::StoreError;
-use crate::model::{EnabledOutlets, LogPart, OldPart, Pinned, StoreFacts};
+use crate::model::{EnabledOutlets, ExecutionView, LogPart, OldPart, Pinned, StoreFacts};
 
 /// The part of a [`crate::Store`] that operators and their schedules use.
 #[async_trait]
@@ -56,6 +56,15 @@ pub trait Upkeep {
 
     /// Forgets pools of workers that were last heard of before a time, up to the limit.
     async fn purge_runtimes(&self, before: Timestamp, limit: PageLimit) -> Result<u64, StoreError>;
+
+    /// Writes what lists show of an execution, as its log up to a version says; `false` where the log
+    /// has grown since, or there is no such execution.
+    async fn rewrite_view(
+        &self,
+        execution_id: ExecutionId,
+        version: Version,
+        view: ExecutionView,
+    ) -> Result<bool, StoreError>;
 
     /// How the store stands.
     async fn facts(&self) -> Result<StoreFacts, StoreError>;

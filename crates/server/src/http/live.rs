@@ -144,7 +144,7 @@ pub(super) fn bad_id() -> Failure {
 #[derive(Debug)]
 pub(super) enum News {
     /// An event.
-    Event { id: String, event: EventView },
+    Event { id: String, event: Box<EventView> },
     /// What lay between the last event and the next is not there any more. The first that is, if any.
     Gap { id: String, first: Option<String> },
 }

@@ -5,7 +5,9 @@ use noetl_api::internal::{
     ProjectRequest, RejectedEvent,
 };
 use noetl_api::replay::ReplayQuery;
-use noetl_store::{Copied, CopyBatch, CopyScope, Quarantined, project};
+use noetl_store::{
+    Copied, CopyBatch, CopyScope, Execution, Origin, Quarantined, project, verify_log, view_of_log,
+};
 use noetl_types::error::RejectCode;
 use noetl_types::json::to_canonical;
 use noetl_types::record::{Arrival, Projected, Rejection, read_projected};
@@ -201,7 +203,7 @@ impl Runtime {
 
     /// Folds the log of an execution again, whosever it is, keeps the state beside it where that is
     /// worth it, and sees that the row of the execution says the same. The row is written in the append
-    /// of its events, so where it does not, one of the two is damaged, and that is told.
+    /// of its events, so where it does not, it was damaged, and is made anew.
     async fn advance_one(&self, execution_id: ExecutionId) -> Result<Advanced, RuntimeError> {
         let row = match self.store().execution(execution_id).await? {
             Some(row) => row,
@@ -214,15 +216,10 @@ impl Runtime {
         };
         let folded = self.refold(&query).await?;
         let (version, replayed) = (folded.version(), folded.replayed());
-        let said = ExecutionStatus::parse(replayed.execution.status.as_str());
-        // An append that came between the two looks is somebody else's to judge.
-        if version == row.head.version && ended(said.ok()) != ended(Some(row.view.status)) {
-            let text = format!(
-                "the row says {}, and the log says {}",
-                row.view.status.as_str(),
-                replayed.execution.status.as_str()
-            );
-            return Err(RuntimeError::refused(ErrorCode::Internal, text));
+        // An append that came between the two looks has written the row.
+        let said = replayed.execution.status.as_str();
+        if version == row.head.version && !says(&row, said) {
+            self.rewrite(&row, said).await?;
         }
         Ok(Advanced {
             execution_id,
@@ -230,6 +227,32 @@ impl Runtime {
             events: u64::try_from(replayed.event_count).unwrap_or(0),
         })
     }
+
+    /// Makes the row of an execution anew from its log, if that is whole.
+    async fn rewrite(&self, row: &Execution, said: &str) -> Result<(), RuntimeError> {
+        let execution_id = row.execution_id;
+        if let Some(damage) = verify_log(self.store(), execution_id).await? {
+            let text = format!("the row does not say {said}, and the log is damaged: {damage}");
+            return Err(RuntimeError::refused(ErrorCode::Internal, text));
+        }
+        let view = view_of_log(self.store(), row).await?;
+        tracing::warn!(%execution_id, said, "the row of an execution is made anew from its log");
+        // Should the log have grown meanwhile, that append has written the row.
+        let version = row.head.version;
+        let written = self.store().rewrite_view(execution_id, version, view);
+        written.await.map(drop)?;
+        Ok(())
+    }
+}
+
+/// Whether the row of an execution says what its log says. Of one that is driven and lives the log alone
+/// does not tell all that the row does.
+fn says(row: &Execution, said: &str) -> bool {
+    let said = ExecutionStatus::parse(said).ok();
+    let has_begun = |status| status != ExecutionStatus::Pending;
+    let is_begun_alike = row.facts.origin != Origin::Projected
+        || said.is_some_and(has_begun) == has_begun(row.view.status);
+    ended(said) == ended(Some(row.view.status)) && is_begun_alike
 }
 
 /// A status, if it is one that an execution ends with.

@@ -179,6 +179,8 @@ pub enum Method {
     OldRuntimes,
     /// [`crate::Upkeep::purge_runtimes`]
     PurgeRuntimes,
+    /// [`crate::Upkeep::rewrite_view`]
+    RewriteView,
     /// [`crate::Upkeep::facts`]
     Facts,
     /// [`crate::Upkeep::integrity`]
@@ -296,6 +298,7 @@ impl Method {
         Self::PurgeCommands,
         Self::OldRuntimes,
         Self::PurgeRuntimes,
+        Self::RewriteView,
         Self::Facts,
         Self::Integrity,
         Self::ExecutionIds,

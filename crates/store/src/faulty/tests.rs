@@ -9,8 +9,8 @@ use noetl_types::id::HighWater;
 use noetl_types::limits::PageLimit;
 use noetl_types::record::verify_chain;
 use noetl_types::{
-    CatalogId, CommandId, CredentialId, FeedPosition, Json, MachineId, Month, OutboxId,
-    PlaybookPath, ResultId, RuntimeId, TenantId, Text, Version, sha256,
+    CatalogId, CommandId, CredentialId, ExecutionId, FeedPosition, Json, MachineId, Month,
+    OutboxId, PlaybookPath, ResultId, RuntimeId, TenantId, Text, Version, sha256,
 };
 
 use super::{Fault, FaultyStore, Method};
@@ -23,11 +23,11 @@ use crate::suite::vault::{act, token};
 use crate::suite::wait::signal;
 use crate::{
     AppendRefused, BroadcastFilter, CatalogFilter, CatalogKey, CommandFilter, Credential,
-    CredentialFilter, CredentialKey, CredentialPut, EnabledOutlets, ErrandOutcome, FeedLimit, Head,
-    LogPage, LogPart, MachineRefused, MachineRenewal, MachineRequest, MemoryStore, NewCatalogEntry,
-    NewRuntime, OutboxFailure, OutboxFilter, PutRefused, QuarantineFilter, RequestEnd, RuntimeKind,
-    SlotChange, SlotChoice, SlotHolder, Snapshot, SnapshotKey, Store, StoreError, StreamMove,
-    StreamOwner, Swept, VarsRefused, VersionFilter, WaitChoice, WaitFilter,
+    CredentialFilter, CredentialKey, CredentialPut, EnabledOutlets, ErrandOutcome, ExecutionView,
+    FeedLimit, Head, LogPage, LogPart, MachineRefused, MachineRenewal, MachineRequest, MemoryStore,
+    NewCatalogEntry, NewRuntime, OutboxFailure, OutboxFilter, PutRefused, QuarantineFilter,
+    RequestEnd, RuntimeKind, SlotChange, SlotChoice, SlotHolder, Snapshot, SnapshotKey, Store,
+    StoreError, StreamMove, StreamOwner, Swept, VarsRefused, VersionFilter, WaitChoice, WaitFilter,
 };
 
 /// Appends an event as a driver does: after any failure it looks where the log stands.
@@ -427,6 +427,14 @@ async fn call_about_upkeep(store: &dyn Store) -> Vec<Result<(), StoreError>> {
         store.purge_commands(now, limit).await.map(drop),
         store.old_runtimes(now).await.map(drop),
         store.purge_runtimes(now, limit).await.map(drop),
+        store
+            .rewrite_view(
+                ExecutionId::new(1).unwrap(),
+                Version::EMPTY,
+                ExecutionView::of_copy(),
+            )
+            .await
+            .map(drop),
         store.facts().await.map(drop),
         store.integrity().await.map(drop),
         store.execution_ids(None, limit).await.map(drop),

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
-use noetl_types::{ExecutionId, Timestamp};
+use noetl_types::{ExecutionId, Timestamp, Version};
 
 use super::{FaultyStore, Method};
 use crate::error::StoreError;
-use crate::model::{EnabledOutlets, LogPart, OldPart, Pinned, StoreFacts};
+use crate::model::{EnabledOutlets, ExecutionView, LogPart, OldPart, Pinned, StoreFacts};
 use crate::store::Store;
 use crate::upkeep::Upkeep;
 
@@ -71,6 +71,16 @@ impl<S: Store> Upkeep for FaultyStore<S> {
     async fn purge_runtimes(&self, before: Timestamp, limit: PageLimit) -> Result<u64, StoreError> {
         let answer = self.fault(Method::PurgeRuntimes).await?;
         answer.of(self.inner.purge_runtimes(before, limit).await)
+    }
+
+    async fn rewrite_view(
+        &self,
+        execution_id: ExecutionId,
+        version: Version,
+        view: ExecutionView,
+    ) -> Result<bool, StoreError> {
+        let answer = self.fault(Method::RewriteView).await?;
+        answer.of(self.inner.rewrite_view(execution_id, version, view).await)
     }
 
     async fn facts(&self) -> Result<StoreFacts, StoreError> {

@@ -5,12 +5,14 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
-use noetl_types::{CommandId, ExecutionId, Month, Timestamp};
+use noetl_types::{CommandId, ExecutionId, Month, Timestamp, Version};
 
 use super::MemoryStore;
 use super::state::{State, many};
 use crate::error::StoreError;
-use crate::model::{EnabledOutlets, LogPart, OldPart, Pinned, RuntimeKind, StoreFacts};
+use crate::model::{
+    EnabledOutlets, ExecutionView, LogPart, OldPart, Pinned, RuntimeKind, StoreFacts,
+};
 use crate::upkeep::Upkeep;
 
 fn count(number: usize) -> u64 {
@@ -169,6 +171,18 @@ impl Upkeep for MemoryStore {
             state.runtimes.remove(key);
         }
         Ok(count(old.len()))
+    }
+
+    async fn rewrite_view(
+        &self,
+        execution_id: ExecutionId,
+        version: Version,
+        view: ExecutionView,
+    ) -> Result<bool, StoreError> {
+        let mut state = self.lock();
+        let execution = state.executions.get_mut(&execution_id);
+        let execution = execution.filter(|it| it.head.version == version);
+        Ok(execution.map(|it| it.view = view).is_some())
     }
 
     async fn facts(&self) -> Result<StoreFacts, StoreError> {

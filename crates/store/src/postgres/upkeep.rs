@@ -5,13 +5,13 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
-use noetl_types::{ExecutionId, Timestamp};
+use noetl_types::{ExecutionId, Timestamp, Version};
 
 use super::pool::Pool;
-use super::query::Param;
+use super::query::{self, Param};
 use super::{PostgresStore, partition, retention, stream};
 use crate::error::StoreError;
-use crate::model::{EnabledOutlets, LogPart, OldPart, Pinned, StoreFacts};
+use crate::model::{EnabledOutlets, ExecutionView, LogPart, OldPart, Pinned, StoreFacts};
 use crate::row::{self, ToCell as _};
 use crate::upkeep::Upkeep;
 
@@ -64,6 +64,11 @@ async fn purge(
     let gone = client.rows(sql, &params).await?;
     Ok(u64::try_from(gone.len()).unwrap_or(u64::MAX))
 }
+
+const REWRITE_VIEW: &str = "UPDATE execution
+    SET ended = $3::boolean, status = $4::text, paused = $5::boolean, last_node_name = $6::text,
+        ended_at = $7::timestamptz, error = $8::text
+    WHERE execution_id = $1::bigint AND version = $2::bigint RETURNING 1";
 
 #[async_trait]
 impl Upkeep for PostgresStore {
@@ -123,6 +128,18 @@ impl Upkeep for PostgresStore {
 
     async fn purge_runtimes(&self, before: Timestamp, limit: PageLimit) -> Result<u64, StoreError> {
         purge(&self.lists, PURGE_RUNTIMES, before, limit).await
+    }
+
+    async fn rewrite_view(
+        &self,
+        execution_id: ExecutionId,
+        version: Version,
+        view: ExecutionView,
+    ) -> Result<bool, StoreError> {
+        let row = row::view_row(execution_id, version, &view);
+        let mut client = self.lists.get().await?;
+        let changed = client.rows(REWRITE_VIEW, &query::params(&row)).await?;
+        Ok(!changed.is_empty())
     }
 
     async fn facts(&self) -> Result<StoreFacts, StoreError> {

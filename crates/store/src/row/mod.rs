@@ -39,7 +39,7 @@ pub(crate) use table::{Cells, Corrupt, Reader, Table};
 pub(crate) use tables::{
     CATALOG, COMMAND, EXECUTION, EXECUTION_CHANGING, MACHINE, RUNTIME, SNAPSHOT, catalog_entry,
     catalog_row, command, count_of, due_timer, execution, machine, machine_row, pool_count,
-    runtime, runtime_row, snapshot, snapshot_row,
+    runtime, runtime_row, snapshot, snapshot_row, view_row,
 };
 
 pub(crate) use vault::{AUDIT, TOKEN, audit, audit_row, token, token_row};

@@ -1,7 +1,7 @@
 //! The tables that both databases have, column by column, but for the log.
 
 use noetl_types::id::HighWater;
-use noetl_types::{ExecutionId, MachineId, Millis};
+use noetl_types::{ExecutionId, MachineId, Millis, Version};
 
 use super::cell::{Cell, FromCell, ToCell};
 use super::table::{Cells, Corrupt, Kind, Reader, Table};
@@ -238,6 +238,24 @@ pub(crate) fn execution_row(sealed: &Sealed) -> Vec<Cell> {
         facts.map(|it| it.started_at),
     ]);
     cells
+}
+
+/// What changes of an execution, behind its id and its version.
+pub(crate) fn view_row(
+    execution_id: ExecutionId,
+    version: Version,
+    view: &ExecutionView,
+) -> Vec<Cell> {
+    cells![
+        execution_id,
+        version,
+        view.status.is_terminal(),
+        view.status,
+        view.paused,
+        view.last_node_name,
+        view.ended_at,
+        view.error,
+    ]
 }
 
 /// Puts an execution together.

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
-use noetl_types::{ExecutionId, Text, Timestamp};
+use noetl_types::{ExecutionId, Text, Timestamp, Version};
 use rusqlite::backup::{Backup, StepResult};
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, params_from_iter};
 
 use super::bind::{all, execute, failure, first, micros};
 use super::writer::Durability;
 use super::{SqliteStore, retention, stream};
 use crate::error::StoreError;
-use crate::model::{EnabledOutlets, LogPart, OldPart, Pinned, StoreFacts};
+use crate::model::{EnabledOutlets, ExecutionView, LogPart, OldPart, Pinned, StoreFacts};
 use crate::row::{self, EXECUTION, Reader};
 use crate::upkeep::Upkeep;
 
@@ -123,6 +123,10 @@ fn backup(from: &Path, to: &Path) -> Result<(), StoreError> {
     transaction.commit().map_err(failure)
 }
 
+const REWRITE_VIEW: &str = "UPDATE execution
+    SET ended = ?3, status = ?4, paused = ?5, last_node_name = ?6, ended_at = ?7, error = ?8
+    WHERE execution_id = ?1 AND version = ?2";
+
 #[async_trait]
 impl Upkeep for SqliteStore {
     async fn keep_months(&self, _now: Timestamp, _ahead: u32) -> Result<(), StoreError> {
@@ -201,6 +205,21 @@ impl Upkeep for SqliteStore {
 
     async fn purge_runtimes(&self, before: Timestamp, limit: PageLimit) -> Result<u64, StoreError> {
         self.purge(PURGE_RUNTIMES, before, limit).await
+    }
+
+    async fn rewrite_view(
+        &self,
+        execution_id: ExecutionId,
+        version: Version,
+        view: ExecutionView,
+    ) -> Result<bool, StoreError> {
+        self.writer
+            .run(Durability::Synced, move |connection| {
+                let row = row::view_row(execution_id, version, &view);
+                let changed = execute(connection, REWRITE_VIEW, params_from_iter(row.iter()));
+                Ok(changed.map_err(failure)? > 0)
+            })
+            .await
     }
 
     async fn facts(&self) -> Result<StoreFacts, StoreError> {

@@ -16,8 +16,8 @@ use super::Bench;
 use super::fixture::{Run, at, facts, one};
 use super::outbox::all;
 use crate::{
-    Append, Copied, CopyBatch, CopyScope, LogPage, Origin, QuarantineFilter, Quarantined, Store,
-    body, project,
+    Append, Copied, CopyBatch, CopyScope, ExecutionView, LogPage, Origin, QuarantineFilter,
+    Quarantined, Store, body, project, view_of_log,
 };
 
 /// Some days later: no id is of the future.
@@ -70,6 +70,40 @@ fn codes(verdicts: &[Copied]) -> Vec<Option<RejectCode>> {
         Copied::Projected | Copied::Duplicate => None,
     };
     verdicts.iter().map(code).collect()
+}
+
+/// What lists show can be made anew, unless the log has grown meanwhile.
+pub(crate) async fn a_row_is_written_anew_from_its_log(bench: &Bench) {
+    let store = &*bench.store;
+    let mut run = Run::started(store, 1).await;
+    let end = run.end();
+    run.write(store, end).await.unwrap();
+    let row = store.execution(run.id).await.unwrap().unwrap();
+    let wrong = ExecutionView {
+        status: ExecutionStatus::Pending,
+        paused: true,
+        last_node_name: Some(Text::from("elsewhere")),
+        ended_at: None,
+        error: Some(Text::from("none")),
+    };
+    let write = async |version, view: &ExecutionView| {
+        let written = store.rewrite_view(run.id, version, view.clone()).await;
+        written.unwrap()
+    };
+    let early = Version::new(1).unwrap();
+    assert!(!write(early, &wrong).await);
+    assert_eq!(store.execution(run.id).await.unwrap().unwrap(), row);
+    assert!(write(row.head.version, &wrong).await);
+    let found = store.execution(run.id).await.unwrap().unwrap();
+    assert_eq!(found.view, wrong);
+    assert_eq!((found.head, &found.facts), (row.head, &row.facts));
+    let view = view_of_log(store, &found).await.unwrap();
+    assert_eq!(view.status, row.view.status);
+    assert!(view.ended_at.is_some() && view.paused);
+    assert!(write(row.head.version, &row.view).await);
+    assert_eq!(store.execution(run.id).await.unwrap().unwrap(), row);
+    let nobody = store.rewrite_view(Run::new(7).id, early, row.view).await;
+    assert!(!nobody.unwrap());
 }
 
 pub(crate) async fn copies_make_their_execution(bench: &Bench) {

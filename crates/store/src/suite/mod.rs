@@ -40,13 +40,15 @@ pub(crate) use differential::{differ, differ_in_lanes, differ_with_faults};
 
 type Ready = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+type CallRow = Box<dyn Fn(OutboxId, &str) + Send + Sync>;
+
 /// A backend under test.
 pub(crate) struct Bench {
     pub(crate) store: Arc<dyn Store>,
     /// Marks everything that was started before a time as dropped.
     pub(crate) drop_before: Box<dyn Fn(Timestamp) -> Ready + Send + Sync>,
     /// Gives a row of the outbox the name that somebody else would give it.
-    pub(crate) call_row: Box<dyn Fn(OutboxId, &str) + Send + Sync>,
+    pub(crate) call_row: CallRow,
     /// What has to live as long as the store: a folder, a database.
     pub(crate) keep: Box<dyn std::any::Any + Send + Sync>,
 }
@@ -74,6 +76,7 @@ macro_rules! outlet_suite {
             stream: the_feed_says_how_far_it_is_ahead,
             stream: t2_an_old_id_that_comes_late_is_read_next,
             copy: copies_make_their_execution,
+            copy: a_row_is_written_anew_from_its_log,
             copy: p1_an_echo_of_our_own_stream_is_a_duplicate,
             copy: a_driven_log_takes_no_copies,
             copy: p3_the_same_id_with_another_body_is_a_conflict,

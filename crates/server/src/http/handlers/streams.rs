@@ -39,7 +39,7 @@ impl Source for Follower {
         let events = Self::next(self, patience).await?;
         let with_id = |event: EventView| News::Event {
             id: event.seq.to_string(),
-            event,
+            event: Box::new(event),
         };
         Ok(events.map(|events| events.into_iter().map(with_id).collect()))
     }
@@ -92,7 +92,7 @@ impl Source for FeedFollower {
         let news = told.into_iter().map(|told| match told {
             Told::Event(place, event) => News::Event {
                 id: id_of(place),
-                event: *event,
+                event,
             },
             Told::Gap { after, first } => News::Gap {
                 id: id_of(after),

@@ -3,7 +3,7 @@
 use axum::http::Method;
 use axum::http::header::{AUTHORIZATION, HeaderValue};
 use noetl_store::{StreamBegin, StreamTake};
-use noetl_types::{ErrorCode, Scope};
+use noetl_types::{ErrorCode, ExecutionId, ExecutionStatus, Scope};
 use serde_json::{Value, json};
 
 use super::backends::{Shelter, on_every_store};
@@ -406,6 +406,29 @@ async fn p4_one_event_that_cannot_be_stored_fails_no_other() {
     .await;
 }
 
+/// What lists show is derived: where it is not what the log says, it is made anew.
+async fn rows_follow_their_logs(house: &House, executions: [i64; 2]) {
+    let store = house.runtime.store();
+    for id in executions {
+        let id = ExecutionId::new(id).unwrap();
+        let row = store.execution(id).await.unwrap().unwrap();
+        let mut wrong = row.view.clone();
+        wrong.status = if row.view.status.is_terminal() {
+            ExecutionStatus::Running
+        } else {
+            ExecutionStatus::Failed
+        };
+        wrong.ended_at = None;
+        let version = row.head.version;
+        assert!(store.rewrite_view(id, version, wrong).await.unwrap());
+        let told = json!({ "execution_ids": [id.get()] });
+        let told = house.told("projection/advance", told).await;
+        assert_eq!(told["failed"], json!([]), "{told}");
+        let found = store.execution(id).await.unwrap().unwrap();
+        assert_eq!(found, row);
+    }
+}
+
 async fn copies_of_workers(house: &House, execution_id: i64) {
     let id = ids(20)[15];
     let told = json!([
@@ -432,6 +455,7 @@ async fn copies_of_workers(house: &House, execution_id: i64) {
     let advanced = json!({ "execution_ids": [driven] });
     let advanced = house.told("projection/advance", advanced).await;
     assert_eq!(advanced["advanced"][0]["execution_id"], driven);
+    rows_follow_their_logs(house, [execution_id, driven]).await;
     let none = house
         .refuses("projection/advance", json!({ "execution_ids": [] }))
         .await;
