@@ -14,7 +14,7 @@ use noetl_bus::nats::{Link, LinkSettings, StreamPlan};
 use noetl_server::http::{HttpSettings, InternalToken, serve};
 use noetl_server::{Clock as _, NatsSettings, Runtime, Settings, StreamSettings, SystemClock};
 use noetl_store::postgres::PostgresOptions;
-use noetl_store::{MemoryStore, OutboxFilter, OutboxStatus, PostgresStore, Store};
+use noetl_store::{MAX_COUNTED, MemoryStore, OutboxFilter, OutboxStatus, PostgresStore, Store};
 use noetl_testkit::nats::Nats;
 use noetl_testkit::postgres::Database;
 use noetl_tools::{Settings as ToolSettings, Toolbox};
@@ -259,7 +259,12 @@ async fn race(store: Arc<dyn Store>, events: u64) {
     );
     let applied: i64 = in_order(&seen).values().sum();
     assert_eq!(u64::try_from(applied).unwrap(), events);
-    assert_eq!(platform.count(OutboxStatus::Published).await, events);
+    // Many are not counted one by one; nothing else is left.
+    let counted = platform.count(OutboxStatus::Published).await;
+    assert!(
+        counted >= events.min(MAX_COUNTED.into()),
+        "{counted} of {events}"
+    );
     let stream = platform.link.stream("noetl_events").await.unwrap().unwrap();
     assert_eq!(stream.messages, events);
     let filter = OutboxFilter {
