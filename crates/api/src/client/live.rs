@@ -27,6 +27,8 @@ pub struct LiveLog {
     frames: Frames,
     last_id: Option<String>,
     is_over: bool,
+    /// Whether something is missing that is to be told before what comes next.
+    has_gap: bool,
 }
 
 /// What a live log says.
@@ -76,6 +78,7 @@ impl Client {
             frames: Frames::new(most),
             last_id: after,
             is_over: false,
+            has_gap: false,
         })
     }
 }
@@ -86,8 +89,12 @@ impl LiveLog {
         self.last_id.as_deref()
     }
 
-    /// What comes next. An end of the connection before that of the run is an error that passes.
+    /// What comes next. An end of the connection before that of the run is an error that passes. Where
+    /// events are missing, that is an error once; whoever asks again, or comes back, is told the rest.
     pub async fn next(&mut self) -> Result<News, ApiError> {
+        if std::mem::take(&mut self.has_gap) {
+            return Err(gap());
+        }
         if self.is_over {
             return Ok(News::End);
         }
@@ -104,14 +111,17 @@ impl LiveLog {
             match frame.event.as_str() {
                 "end" => self.is_over = true,
                 "gap" => {
-                    let text = "events between the last one and the next are not kept any more";
-                    return Err(ApiError::Unreadable(text.into()));
+                    self.has_gap = true;
+                    self.last_id = frame.id.or(self.last_id.take());
                 }
                 _ => {
                     events.push(event(&frame)?);
                     self.last_id = frame.id.or(self.last_id.take());
                 }
             }
+        }
+        if events.is_empty() && std::mem::take(&mut self.has_gap) {
+            return Err(gap());
         }
         Ok(if self.is_over && events.is_empty() {
             News::End
@@ -124,6 +134,11 @@ impl LiveLog {
 fn event(frame: &Frame) -> Result<EventView, ApiError> {
     serde_json::from_str(&frame.data)
         .map_err(|error| ApiError::Unreadable(Text::from(error.to_string())))
+}
+
+fn gap() -> ApiError {
+    let text = "events between the last one and the next are not kept any more";
+    ApiError::Unreadable(text.into())
 }
 
 fn silent() -> ApiError {

@@ -3,6 +3,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
+use super::live::News;
 use super::{BearerToken, Client, ClientRefused, ClientSettings};
 use crate::execute::ExecuteRequest;
 use crate::query::{EventsQuery, ExecutionsQuery, Order};
@@ -82,6 +83,32 @@ async fn an_answer_that_is_cut_off_may_have_taken_effect() {
     let error = client.status(execution_id()).await.unwrap_err();
     assert!(matches!(error, ApiError::Unreachable(_)), "{error}");
     assert!(error.is_retryable());
+}
+
+/// Whoever came back with the id of before would be told of the same gap for ever.
+#[tokio::test]
+async fn a_gap_is_told_once_and_gone_on_behind() {
+    let (client, _server) = answering(
+        "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n\
+         id: 2:0.0\nevent: gap\ndata: {\"event\":\"gap\",\"first_available\":\"2:0.7\"}\n\n\
+         : still here\n\n",
+    )
+    .await;
+    let mut live = client.follow_all(Some("1:9.4".to_owned())).await.unwrap();
+    let told = live.next().await.unwrap_err();
+    assert!(matches!(told, ApiError::Unreadable(_)), "{told}");
+    assert_eq!(live.last_id(), Some("2:0.0"));
+    // Then only the end of the connection is left to tell.
+    loop {
+        match live.next().await {
+            Ok(News::Events(events)) => assert_eq!(events, []),
+            Ok(News::End) => panic!("nothing has ended"),
+            Err(error) => {
+                assert!(matches!(error, ApiError::Unreachable(_)), "{error}");
+                return;
+            }
+        }
+    }
 }
 
 #[tokio::test]
