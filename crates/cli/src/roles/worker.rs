@@ -299,7 +299,8 @@ mod tests {
         }
         // Who runs their own playbooks may keep files beside the log; behind walls its folder is shut.
         let beside = path("data/mine.db");
-        assert_eq!(opens(&[data.clone()], Code::Own, &beside).await, None);
-        assert_eq!(opens(&[data], Code::Others, &beside).await, shut);
+        let data = [data];
+        assert_eq!(opens(&data, Code::Own, &beside).await, None);
+        assert_eq!(opens(&data, Code::Others, &beside).await, shut);
     }
 }
