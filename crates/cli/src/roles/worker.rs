@@ -229,7 +229,13 @@ pub(crate) fn toolbox(
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use noetl_tools::{Call, CancellationToken, ToolKind};
+    use noetl_types::{JsonMap, TaskErrorKind};
+
     use super::*;
+    use crate::config::Given;
 
     #[test]
     fn a_server_is_reached_at_its_port() {
@@ -238,5 +244,63 @@ mod tests {
         assert!(allowed("http://noetl-server:8082").contains("8082"));
         assert!(allowed("https://noetl.example/base").contains("443"));
         assert!(allowed("http://10.0.0.7").contains("80"));
+    }
+
+    /// What a task gets that asks for a file, from a worker with some settings.
+    async fn opens(settings: &[(&str, String)], code: Code, file: &Path) -> Option<TaskErrorKind> {
+        let variables = settings.iter().map(|(name, value)| (*name, &**value));
+        let env: Env = variables.collect();
+        let config = Config::load(&Given::default(), &env).unwrap();
+        let toolbox = toolbox(&config, &env, code, OfPlatform::default()).unwrap();
+        let file = file.display().to_string();
+        let call = Call {
+            kind: ToolKind::Sqlite,
+            config: JsonMap::from([
+                ("database".into(), Json::from(file)),
+                ("query".into(), Json::from("SELECT 1")),
+            ]),
+            input: JsonMap::new(),
+            execution_id: "1".into(),
+            command: "2".into(),
+            step: "s".into(),
+            label: "s".into(),
+            idempotency_key: "k".into(),
+            attempt: 1,
+            timeout: std::time::Duration::from_mins(1),
+            context: Json::empty_map(),
+            variables: Json::Null,
+        };
+        let outcome = toolbox.call(call, CancellationToken::new()).await;
+        outcome.error.map(|error| error.kind)
+    }
+
+    #[tokio::test]
+    async fn tasks_open_files_but_not_those_of_the_platform() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let text = |name: &str| path(name).display().to_string();
+        for name in ["data", "open"] {
+            std::fs::create_dir(path(name)).unwrap();
+        }
+        let data = ("NOETL_DATA_DIR", text("data"));
+        let shut = Some(TaskErrorKind::Auth);
+        for code in [Code::Own, Code::Others] {
+            let settings = [
+                data.clone(),
+                ("NOETL_STORE", format!("sqlite:{}", text("my.db"))),
+            ];
+            for own in ["data/noetl.db", "data/noetl.key", "my.db", "my.key"] {
+                assert_eq!(opens(&settings, code, &path(own)).await, shut, "{own}");
+            }
+            assert_eq!(opens(&settings, code, &path("other.db")).await, None);
+            let settings = [data.clone(), ("NOETL_FILE_ROOTS", text("open"))];
+            assert_eq!(opens(&settings, code, &path("open/a.db")).await, None);
+            assert_eq!(opens(&settings, code, &path("other.db")).await, shut);
+        }
+        // Who runs their own playbooks may keep files beside the log; behind walls its folder is shut.
+        let beside = path("data/mine.db");
+        let data = [data];
+        assert_eq!(opens(&data, Code::Own, &beside).await, None);
+        assert_eq!(opens(&data, Code::Others, &beside).await, shut);
     }
 }
