@@ -100,9 +100,10 @@ pub(super) async fn schema(pool: &Pool) -> Result<Schema, StoreError> {
     let client = pooled.client()?;
     let sql = "SELECT to_regclass('schema_migration') IS NOT NULL";
     let has_any: bool = client.query_one(sql, &[]).await.map_err(failure)?.get(0);
-    let applied = match has_any {
-        true => applied(client).await?,
-        false => Vec::new(),
+    let applied = if has_any {
+        applied(client).await?
+    } else {
+        Vec::new()
     };
     Schema::of(&MIGRATIONS, &applied).map_err(StoreError::fatal)
 }
