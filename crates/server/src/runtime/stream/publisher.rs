@@ -4,10 +4,10 @@ use bytes::Bytes;
 use noetl_bus::nats::{Link, Outgoing, PublishFailed, Stored};
 use noetl_store::{
     FeedBatch, FeedLimit, LogEpoch, Message, Quarantined, StreamBegin, StreamCursor, StreamMove,
-    StreamOwner, StreamTake, StreamTaken,
+    StreamOwner, StreamTake, StreamTaken, reference,
 };
 use noetl_types::json::to_canonical;
-use noetl_types::{FeedPosition, Json, Millis, QuarantineId, StoredEvent, Text, Timestamp, sha256};
+use noetl_types::{FeedPosition, Millis, QuarantineId, StoredEvent, Text, Timestamp};
 
 use super::facts::Phase;
 use super::{CURSOR, LEASE, RENEW, STREAM, Streaming, Trouble, Turn};
@@ -296,7 +296,7 @@ impl<'p> Publisher<'p> {
         let is_large = body.len() + HEADERS > self.link.max_payload();
         let body = if is_large {
             self.streaming.facts.note(|seen| seen.by_reference += 1);
-            reference(event, &body)
+            by_reference(event, &body)
         } else {
             Bytes::from(body)
         };
@@ -353,7 +353,7 @@ impl<'p> Publisher<'p> {
                 let message = Outgoing {
                     subject: whole.subject.to_string(),
                     message_id: whole.message_id.to_string(),
-                    body: reference(event, &whole.body),
+                    body: by_reference(event, &whole.body),
                 };
                 let outcome = self.link.publish(STREAM, vec![message]).await.pop();
                 match outcome {
@@ -398,23 +398,9 @@ impl<'p> Publisher<'p> {
 }
 
 /// What stands for an event that is larger than a message may be.
-fn reference(event: &StoredEvent, body: &[u8]) -> Bytes {
-    let record = &event.record;
-    let (execution_id, seq) = (record.event.execution_id, record.seq);
-    let reference = Json::object([
-        (
-            "ref",
-            Json::from(format!("/api/stream/events/{execution_id}/{seq}")),
-        ),
-        ("sha256", Json::from(sha256(body).to_string())),
-        (
-            "bytes",
-            Json::from(u64::try_from(body.len()).unwrap_or(u64::MAX)),
-        ),
-        ("execution_id", Json::from(execution_id.get())),
-        ("seq", Json::from(seq.get())),
-        ("event_id", Json::from(record.event.event_id.get())),
-        ("event_type", Json::from(record.event.event_type.as_str())),
-    ]);
-    to_canonical(&reference).into()
+fn by_reference(event: &StoredEvent, body: &[u8]) -> Bytes {
+    let said = &event.record.event;
+    let place = (said.execution_id, event.record.seq);
+    let named = (said.event_id, said.event_type.as_str());
+    to_canonical(&reference(place, named, body)).into()
 }
