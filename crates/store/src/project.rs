@@ -23,8 +23,8 @@ const MAX_TRIES: usize = 64;
 /// Copies events into the log, and says of each what became of it.
 ///
 /// An event is there once, however often it comes. One that cannot be copied fails none of its
-/// neighbours; an execution that is not known is made. One that is driven here takes no copies. After an error some may be copied: the same
-/// batch again finds them.
+/// neighbours; an execution that is not known is made. One that is driven here takes no copies. After
+/// an error some may be copied: the same batch again finds them.
 pub async fn project(store: &dyn Store, batch: CopyBatch) -> Result<Vec<Copied>, StoreError> {
     let mut verdicts = Vec::with_capacity(batch.events.len());
     let CopyBatch {

@@ -18,7 +18,7 @@ use crate::row::{
     self, CLAIMED, EVENT, OUTBOX, QUARANTINE, Reader, ToCell as _, quarantine_row, time,
 };
 
-static CLAIM: LazyLock<String> = LazyLock::new(|| {
+pub(super) static CLAIM: LazyLock<String> = LazyLock::new(|| {
     include_str!("sql/claim_outbox.sql")
         .replace("{claimed_columns}", &CLAIMED.list_of("outbox."))
         .replace("{taken_columns}", &CLAIMED.list_of("taken."))
@@ -28,7 +28,7 @@ static CLAIM: LazyLock<String> = LazyLock::new(|| {
 /// Rows are locked in the order of their ids, so nobody waits in a circle. Each mark finds its row by
 /// the key. The status is looked at through a function, since the planner would else read the index of
 /// rows in flight from one end to the other for each mark, with all that has left it since a vacuum.
-const MARK_PUBLISHED: &str = "WITH locked AS MATERIALIZED (
+pub(super) const MARK_PUBLISHED: &str = "WITH locked AS MATERIALIZED (
         SELECT row.outbox_id, mark.attempts
         FROM unnest($1::bigint[], $2::bigint[]) AS mark (outbox_id, attempts)
         JOIN outbox AS row ON row.outbox_id = mark.outbox_id

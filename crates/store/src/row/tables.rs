@@ -209,15 +209,12 @@ pub(crate) fn execution_row(sealed: &Sealed) -> Vec<Cell> {
         head.version,
         head.chain,
         head.ingest_time,
-        view.status.is_terminal(),
-        view.status,
-        view.paused,
-        view.last_node_name,
-        view.ended_at,
-        view.error,
+    ];
+    cells.extend(view_cells(view));
+    cells.extend(cells![
         last.map(|(event_id, _)| event_id),
         last.map(|(_, event_type)| event_type),
-    ];
+    ]);
     let facts = append.start.as_ref();
     let forked_from = facts.and_then(|facts| facts.forked_from);
     cells.extend(cells![
@@ -246,9 +243,13 @@ pub(crate) fn view_row(
     version: Version,
     view: &ExecutionView,
 ) -> Vec<Cell> {
+    let mut cells = cells![execution_id, version];
+    cells.extend(view_cells(view));
+    cells
+}
+
+fn view_cells(view: &ExecutionView) -> Vec<Cell> {
     cells![
-        execution_id,
-        version,
         view.status.is_terminal(),
         view.status,
         view.paused,
