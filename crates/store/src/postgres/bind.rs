@@ -2,13 +2,12 @@
 
 use std::error::Error;
 
-use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::private::BytesMut;
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
 use crate::error::StoreError;
-use crate::row::{Cell, Cells, Corrupt};
+use crate::row::{Cell, CellRef, Cells, Corrupt, Row};
 
 /// Microseconds from the epoch of Unix to that of PostgreSQL, 2000-01-01.
 const EPOCH_OFFSET: i64 = 946_684_800_000_000;
@@ -65,16 +64,16 @@ fn int_to_sql(
     number.to_sql(ty, out)
 }
 
-impl<'a> FromSql<'a> for Cell {
-    fn from_sql(ty: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
+impl<'r> FromSql<'r> for CellRef<'r> {
+    fn from_sql(ty: &Type, raw: &'r [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
         Ok(match *ty {
             Type::BOOL => Self::Bool(bool::from_sql(ty, raw)?),
             Type::INT4 => Self::Int(i32::from_sql(ty, raw)?.into()),
             Type::INT8 => Self::Int(i64::from_sql(ty, raw)?),
             Type::FLOAT8 => Self::Float(f64::from_sql(ty, raw)?),
             // JSON travels as its text, which is stored as it came.
-            Type::TEXT | Type::JSON => Self::Text(std::str::from_utf8(raw)?.into()),
-            Type::BYTEA => Self::Bytes(raw.into()),
+            Type::TEXT | Type::JSON => Self::Text(std::str::from_utf8(raw)?),
+            Type::BYTEA => Self::Bytes(raw),
             Type::TIMESTAMPTZ => {
                 let micros = i64::from_be_bytes(raw.try_into()?);
                 Self::Time(micros.saturating_add(EPOCH_OFFSET))
@@ -93,18 +92,21 @@ impl<'a> FromSql<'a> for Cell {
     }
 }
 
-/// Some of the cells of a row. One that cannot be read is empty, which its reader refuses.
-pub(super) fn cells(row: &Row, first: usize, count: usize) -> Cells {
-    let cells: Vec<_> = (first..first + count)
-        .map(|place| row.try_get(place).unwrap_or(Cell::Null))
-        .collect();
-    cells.into_iter()
+impl Row for tokio_postgres::Row {
+    fn cell(&self, place: usize) -> CellRef<'_> {
+        self.try_get(place).unwrap_or(CellRef::Null)
+    }
+}
+
+/// Some of the cells of a row.
+pub(super) fn cells(row: &tokio_postgres::Row, first: usize, count: usize) -> Cells<'_> {
+    Cells::new(row, first..first + count)
 }
 
 /// Puts every row together by a function.
 pub(super) fn read_all<T>(
-    rows: &[Row],
-    read: impl Fn(Cells) -> Result<T, Corrupt>,
+    rows: &[tokio_postgres::Row],
+    read: impl Fn(Cells<'_>) -> Result<T, Corrupt>,
 ) -> Result<Vec<T>, StoreError> {
     rows.iter()
         .map(|row| Ok(read(cells(row, 0, row.len()))?))

@@ -189,6 +189,12 @@ pub(super) async fn mark_published(
     Ok(count(&client.rows(MARK_PUBLISHED, &params).await?))
 }
 
+/// How often a row was tried, and how many of these tries do not count.
+fn tries(found: &tokio_postgres::Row) -> Result<(u32, u32), StoreError> {
+    let mut row = Reader::new(&OUTBOX, cells(found, 0, 2));
+    Ok((row.take()?, row.take()?))
+}
+
 /// Looks, and marks if nothing has changed since.
 pub(super) async fn mark_failed(
     pool: &Pool,
@@ -205,8 +211,7 @@ pub(super) async fn mark_failed(
         let Some(found) = rows.first() else {
             return Ok(None);
         };
-        let mut in_hand = Reader::new(&OUTBOX, cells(found, 0, 2));
-        let (attempts, forgiven): (u32, u32) = (in_hand.take()?, in_hand.take()?);
+        let (attempts, forgiven) = tries(found)?;
         if failure.fence().is_some_and(|fence| fence != attempts) {
             return Ok(None);
         }
@@ -265,7 +270,10 @@ pub(super) async fn facts(pool: &Pool) -> Result<OutboxFacts, StoreError> {
     let Some(facts) = facts.first() else {
         return Ok(OutboxFacts::default());
     };
-    let oldest = facts.get::<_, Option<row::Cell>>(0).map(time).transpose()?;
+    let oldest = facts
+        .get::<_, Option<row::CellRef<'_>>>(0)
+        .map(time)
+        .transpose()?;
     // Below zero while the database has never looked.
     let about = u64::try_from(facts.get::<_, i64>(2)).unwrap_or_default();
     Ok(OutboxFacts::of(counts, about, oldest, facts.get(1)))

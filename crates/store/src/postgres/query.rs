@@ -21,7 +21,7 @@ use crate::model::{
     superfluous,
 };
 use crate::row::{
-    self, CATALOG, Cell, EVENT, EXECUTION, KeptResult, Kind, MACHINE, RUNTIME, SNAPSHOT,
+    self, CATALOG, Cell, CellRef, EVENT, EXECUTION, KeptResult, Kind, MACHINE, RUNTIME, SNAPSHOT,
     STORED_RESULT, Table, ToCell as _, catalog_row, machine_row, runtime_row, snapshot_row,
     stored_result_row,
 };
@@ -279,13 +279,7 @@ pub(super) async fn load(
     let Some(folded) = folded.first() else {
         return Ok(None);
     };
-    let of_execution = EXECUTION.columns.len();
-    let execution = row::execution(cells(folded, 0, of_execution))?;
-    let mut of_snapshot = cells(folded, of_execution, SNAPSHOT.columns.len()).peekable();
-    let has_snapshot = of_snapshot.peek().is_some_and(|cell| *cell != Cell::Null);
-    let snapshot = has_snapshot
-        .then(|| row::snapshot(of_snapshot.collect::<Vec<_>>().into_iter()))
-        .transpose()?;
+    let (execution, snapshot) = folded_of(folded)?;
     let after = snapshot
         .as_ref()
         .map_or(Version::EMPTY, |snapshot| snapshot.head.version);
@@ -299,6 +293,16 @@ pub(super) async fn load(
         tail = events_of(&mut client, execution_id, after, page).await?;
     }
     Ok(Some(Loaded::of(execution, snapshot, tail, page)))
+}
+
+/// An execution, and the snapshot beside it if there is one.
+fn folded_of(row: &Row) -> Result<(Execution, Option<Snapshot>), StoreError> {
+    let of_execution = EXECUTION.columns.len();
+    let execution = row::execution(cells(row, 0, of_execution))?;
+    let of_snapshot = cells(row, of_execution, SNAPSHOT.columns.len());
+    let has_snapshot = of_snapshot.clone().next() != Some(CellRef::Null);
+    let snapshot = has_snapshot.then(|| row::snapshot(of_snapshot));
+    Ok((execution, snapshot.transpose()?))
 }
 
 pub(super) async fn write_snapshot(pool: &Pool, snapshot: &Snapshot) -> Result<(), StoreError> {

@@ -18,7 +18,7 @@ use crate::model::{
     Claim, ClaimedCommand, Command, CommandFilter, CommandPage, Extension, Fence, LeaseRequest,
     LeasedCommand, MAX_POOLS, PoolCount, Release,
 };
-use crate::row::{self, COMMAND, Cell, EVENT, Kind, STORED_EVENT, ToCell as _};
+use crate::row::{self, COMMAND, EVENT, Kind, STORED_EVENT, ToCell as _};
 
 static SELECT_COMMAND: LazyLock<String> = LazyLock::new(|| {
     let columns = COMMAND.list();
@@ -225,7 +225,7 @@ pub(super) async fn extend(
     let mut extensions = vec![Extension::Lost; leases.len()];
     for row in &rows {
         if let Some(extension) = extensions.get_mut(place_of(row)?) {
-            let cell: Cell = row.try_get(1).map_err(failure)?;
+            let cell = row.try_get(1).map_err(failure)?;
             *extension = Extension::Until(row::time(cell)?);
         }
     }

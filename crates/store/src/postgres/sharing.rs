@@ -7,7 +7,9 @@ use tokio_postgres::types::ToSql;
 use super::record::Records;
 use crate::error::StoreError;
 use crate::model::{Answered, AppendRefused};
-use crate::row::{self, Cell, ERRAND, Rows, SLOT, SharedRow, Table, ToCell as _, WAIT};
+use crate::row::{
+    self, Cell, CellRef, Cells, ERRAND, Rows, SLOT, SharedRow, Table, ToCell as _, WAIT,
+};
 
 /// The parameters of a group that touches what executions share, behind those of every group.
 #[derive(Debug)]
@@ -122,14 +124,15 @@ fn answered(row: &Row, item: &Rows) -> Result<Result<Answered, StoreError>, toki
         let text = "a request was replayed that was not sent";
         return Ok(Err(StoreError::fatal(text)));
     };
-    let cells = key.iter().take(3).cloned();
+    let cells = key.iter().take(3).map(Cell::shown);
     let cells = cells.chain([
-        claim.body_sha256.to_cell(),
+        CellRef::Bytes(claim.body_sha256.as_bytes()),
         row.try_get(7)?,
         row.try_get(8)?,
         row.try_get(6)?,
         row.try_get(9)?,
     ]);
     let cells: Vec<_> = cells.collect();
-    Ok(row::answered(cells.into_iter()).map_err(StoreError::from))
+    let cells = Cells::new(&cells, 0..cells.len());
+    Ok(row::answered(cells).map_err(StoreError::from))
 }

@@ -17,7 +17,7 @@ use crate::model::{
     FEED_BYTES, FeedBatch, FeedLag, FeedLimit, LogEpoch, MAX_FEED_LAG, StreamBegin, StreamCursor,
     StreamMove, StreamOwner, StreamTake, StreamTaken,
 };
-use crate::row::{self, Cell, EVENT, STREAM, ToCell as _, stream_row, time};
+use crate::row::{self, Cell, CellRef, EVENT, STREAM, ToCell as _, stream_row, time};
 
 /// The last position of the earlier lives of the log; 0 where there was none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -240,7 +240,7 @@ const HELD_BACK: &str = "SELECT ingest_time FROM event
     ORDER BY tx, position LIMIT 1";
 
 fn first_time(found: &[tokio_postgres::Row]) -> Result<Option<Timestamp>, StoreError> {
-    let found = found.first().map(|row| row.get::<_, Cell>(0));
+    let found = found.first().map(|row| row.get::<_, CellRef<'_>>(0));
     found.map(time).transpose()
 }
 

@@ -89,7 +89,7 @@ impl Upkeep for PostgresStore {
     async fn clock(&self) -> Result<Option<Timestamp>, StoreError> {
         let mut client = self.lists.get().await?;
         let rows = client.rows("SELECT clock_timestamp()", &[]).await?;
-        let clock = rows.first().map(|row| row.get::<_, row::Cell>(0));
+        let clock = rows.first().map(|row| row.get::<_, row::CellRef<'_>>(0));
         clock.map(row::time).transpose()
     }
 

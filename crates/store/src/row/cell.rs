@@ -27,6 +27,20 @@ pub(crate) enum Cell {
     Time(i64),
 }
 
+/// A value as a row shows it, where it lies: most of what is read needs no copy of its own.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum CellRef<'r> {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    /// A text, or JSON.
+    Text(&'r str),
+    Bytes(&'r [u8]),
+    /// Microseconds since the epoch.
+    Time(i64),
+}
+
 /// A cell that holds no value of the wanted type.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CellProblem {
@@ -52,12 +66,32 @@ pub(crate) trait ToCell {
 
 /// What can be taken out of a column.
 pub(crate) trait FromCell: Sized {
-    fn from_cell(cell: Cell) -> Result<Self, CellProblem>;
+    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem>;
 }
 
 impl Cell {
+    /// The value, where it lies.
+    pub(crate) fn shown(&self) -> CellRef<'_> {
+        match self {
+            Self::Null => CellRef::Null,
+            Self::Bool(value) => CellRef::Bool(*value),
+            Self::Int(number) => CellRef::Int(*number),
+            Self::Float(number) => CellRef::Float(*number),
+            Self::Text(text) => CellRef::Text(text),
+            Self::Bytes(bytes) => CellRef::Bytes(bytes),
+            Self::Time(micros) => CellRef::Time(*micros),
+        }
+    }
+
     /// About how many bytes it takes on its way.
     pub(crate) fn bytes_about(&self) -> usize {
+        self.shown().bytes_about()
+    }
+}
+
+impl<'r> CellRef<'r> {
+    /// About how many bytes it takes on its way.
+    pub(crate) fn bytes_about(self) -> usize {
         match self {
             Self::Null => 1,
             Self::Bool(_) | Self::Int(_) | Self::Float(_) | Self::Time(_) => 8,
@@ -66,7 +100,7 @@ impl Cell {
         }
     }
 
-    fn kind(&self) -> &'static str {
+    fn kind(self) -> &'static str {
         match self {
             Self::Null => "null",
             Self::Bool(_) => "a truth value",
@@ -78,21 +112,21 @@ impl Cell {
         }
     }
 
-    fn is_not(&self, wanted: &'static str) -> CellProblem {
+    fn is_not(self, wanted: &'static str) -> CellProblem {
         CellProblem::Kind {
             wanted,
             found: self.kind(),
         }
     }
 
-    fn text(self) -> Result<Arc<str>, CellProblem> {
+    pub(super) fn text(self) -> Result<&'r str, CellProblem> {
         match self {
             Self::Text(text) => Ok(text),
             other => Err(other.is_not("a text")),
         }
     }
 
-    fn bytes(self) -> Result<Arc<[u8]>, CellProblem> {
+    fn bytes(self) -> Result<&'r [u8], CellProblem> {
         match self {
             Self::Bytes(bytes) => Ok(bytes),
             other => Err(other.is_not("bytes")),
@@ -107,9 +141,9 @@ impl<T: ToCell> ToCell for Option<T> {
 }
 
 impl<T: FromCell> FromCell for Option<T> {
-    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
         match cell {
-            Cell::Null => Ok(None),
+            CellRef::Null => Ok(None),
             cell => T::from_cell(cell).map(Some),
         }
     }
@@ -128,9 +162,9 @@ impl ToCell for i64 {
 }
 
 impl FromCell for i64 {
-    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
         match cell {
-            Cell::Int(number) => Ok(number),
+            CellRef::Int(number) => Ok(number),
             other => Err(other.is_not("an integer")),
         }
     }
@@ -148,7 +182,7 @@ macro_rules! small_number {
             }
 
             impl FromCell for $number {
-                fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+                fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
                     Self::try_from(i64::from_cell(cell)?).map_err(CellProblem::value)
                 }
             }
@@ -165,11 +199,11 @@ impl ToCell for bool {
 }
 
 impl FromCell for bool {
-    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
         match cell {
-            Cell::Bool(value) => Ok(value),
-            Cell::Int(0) => Ok(false),
-            Cell::Int(1) => Ok(true),
+            CellRef::Bool(value) => Ok(value),
+            CellRef::Int(0) => Ok(false),
+            CellRef::Int(1) => Ok(true),
             other => Err(other.is_not("a truth value")),
         }
     }
@@ -182,9 +216,9 @@ impl ToCell for Timestamp {
 }
 
 impl FromCell for Timestamp {
-    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
         match cell {
-            Cell::Time(micros) | Cell::Int(micros) => {
+            CellRef::Time(micros) | CellRef::Int(micros) => {
                 Self::from_micros(micros).map_err(CellProblem::value)
             }
             other => Err(other.is_not("a time")),
@@ -194,7 +228,7 @@ impl FromCell for Timestamp {
 
 /// The time in a cell that stands alone.
 #[cfg(feature = "postgres")]
-pub(crate) fn time(cell: Cell) -> Result<Timestamp, crate::error::StoreError> {
+pub(crate) fn time(cell: CellRef<'_>) -> Result<Timestamp, crate::error::StoreError> {
     Timestamp::from_cell(cell).map_err(crate::error::StoreError::fatal)
 }
 
@@ -205,9 +239,9 @@ impl ToCell for Elapsed {
 }
 
 impl FromCell for Elapsed {
-    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
         match cell {
-            Cell::Float(ms) => Self::from_ms(ms).map_err(CellProblem::value),
+            CellRef::Float(ms) => Self::from_ms(ms).map_err(CellProblem::value),
             other => Err(other.is_not("a number")),
         }
     }
@@ -226,7 +260,7 @@ impl ToCell for Text {
 }
 
 impl FromCell for Text {
-    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
         Self::new(cell.text()?).map_err(CellProblem::value)
     }
 }
@@ -245,8 +279,8 @@ impl ToCell for Json {
 }
 
 impl FromCell for Json {
-    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
-        json::parse(cell.text()?.as_bytes()).map_err(CellProblem::value)
+    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
+        json::parse_text(cell.text()?).map_err(CellProblem::value)
     }
 }
 
@@ -263,13 +297,13 @@ impl ToCell for Arc<[u8]> {
 }
 
 impl FromCell for Arc<[u8]> {
-    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
-        cell.bytes()
+    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
+        Ok(cell.bytes()?.into())
     }
 }
 
 impl FromCell for Vec<u8> {
-    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
         Ok(cell.bytes()?.to_vec())
     }
 }
@@ -281,8 +315,8 @@ impl ToCell for Digest {
 }
 
 impl FromCell for Digest {
-    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
-        Self::try_from(&*cell.bytes()?).map_err(CellProblem::value)
+    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
+        Self::try_from(cell.bytes()?).map_err(CellProblem::value)
     }
 }
 
@@ -293,8 +327,8 @@ impl ToCell for Chain {
 }
 
 impl FromCell for Chain {
-    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
-        Self::try_from(&*cell.bytes()?).map_err(CellProblem::value)
+    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
+        Self::try_from(cell.bytes()?).map_err(CellProblem::value)
     }
 }
 
@@ -305,9 +339,8 @@ impl ToCell for LeaseToken {
 }
 
 impl FromCell for LeaseToken {
-    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
-        let bytes = cell.bytes()?;
-        let bytes = <[u8; Self::LEN]>::try_from(&*bytes).map_err(CellProblem::value)?;
+    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
+        let bytes = <[u8; Self::LEN]>::try_from(cell.bytes()?).map_err(CellProblem::value)?;
         Ok(Self::from_bytes(bytes))
     }
 }
@@ -323,7 +356,7 @@ macro_rules! numbers {
             }
 
             impl FromCell for $name {
-                fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+                fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
                     Self::new(i64::from_cell(cell)?).map_err(CellProblem::value)
                 }
             }
@@ -357,7 +390,7 @@ impl ToCell for MachineId {
 }
 
 impl FromCell for MachineId {
-    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
         Self::new(u16::from_cell(cell)?).map_err(CellProblem::value)
     }
 }
@@ -369,7 +402,7 @@ impl ToCell for SchemaVersion {
 }
 
 impl FromCell for SchemaVersion {
-    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
         let number = i64::from_cell(cell)?;
         Self::new(number).ok_or_else(|| CellProblem::value(format!("schema version {number}")))
     }
@@ -386,9 +419,9 @@ macro_rules! texts {
             }
 
             impl FromCell for $name {
-                fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+                fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
                     let read = $read;
-                    read(&*cell.text()?).map_err(CellProblem::value)
+                    read(cell.text()?).map_err(CellProblem::value)
                 }
             }
         )+

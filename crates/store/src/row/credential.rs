@@ -40,7 +40,7 @@ pub(crate) fn credential_row(credential: &Credential) -> Vec<Cell> {
     ]
 }
 
-pub(crate) fn credential(cells: Cells) -> Result<Credential, Corrupt> {
+pub(crate) fn credential(cells: Cells<'_>) -> Result<Credential, Corrupt> {
     let mut row = Reader::new(&CREDENTIAL, cells);
     Ok(Credential {
         credential_id: row.take()?,

@@ -133,12 +133,12 @@ pub(crate) fn event_row(sealed: &SealedEvent) -> Vec<Cell> {
     clippy::too_many_lines,
     reason = "one line for each column, in their order"
 )]
-pub(crate) fn stored_event(cells: Cells) -> Result<StoredEvent, Corrupt> {
+pub(crate) fn stored_event(cells: Cells<'_>) -> Result<StoredEvent, Corrupt> {
     let mut row = Reader::new(&STORED_EVENT, cells);
     let execution_id = row.take()?;
     let event_id = row.take()?;
     let seq = row.take()?;
-    let event_type: noetl_types::EventName = row.take()?;
+    let event_type = row.take()?;
     let status = row.take()?;
     let tenant_id = row.take()?;
     let organization_id = row.take()?;
@@ -146,6 +146,9 @@ pub(crate) fn stored_event(cells: Cells) -> Result<StoredEvent, Corrupt> {
     let created_at = row.take()?;
     let ingest_time = row.take()?;
     let event = NewEvent {
+        execution_id,
+        event_id,
+        event_type,
         status,
         tenant_id,
         organization_id,
@@ -189,7 +192,6 @@ pub(crate) fn stored_event(cells: Cells) -> Result<StoredEvent, Corrupt> {
             extra: row.take()?,
         }
         .into_option(),
-        ..NewEvent::new(execution_id, event_id, event_type, created_at)
     };
     let envelope_checksum = row.take()?;
     Ok(StoredEvent {

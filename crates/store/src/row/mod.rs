@@ -22,7 +22,7 @@ mod tables;
 mod vault;
 
 pub(crate) use append::{Act, Rows, SharedRow, rows_of, slot_rows};
-pub(crate) use cell::{Cell, ToCell};
+pub(crate) use cell::{Cell, CellRef, ToCell};
 pub(crate) use credential::{CREDENTIAL, credential, credential_row};
 pub(crate) use event::{EVENT, stored_event};
 pub(crate) use outlets::{
@@ -35,7 +35,7 @@ pub(crate) use shared::{
     broadcast, broadcast_row, cached, errand, kept_dedup, request_row, slot, slot_id_row,
     swept_table, taken, under_way, var, var_row, wait, work_id,
 };
-pub(crate) use table::{Cells, Corrupt, Reader, Table};
+pub(crate) use table::{Cells, Corrupt, Reader, Row, Table};
 pub(crate) use tables::{
     CATALOG, COMMAND, EXECUTION, EXECUTION_CHANGING, MACHINE, RUNTIME, SNAPSHOT, catalog_entry,
     catalog_row, command, count_of, due_timer, execution, machine, machine_row, pool_count,

@@ -2,7 +2,7 @@
 
 use noetl_types::{FeedPosition, Json, Text, json};
 
-use super::cell::{Cell, CellProblem, FromCell, ToCell};
+use super::cell::{Cell, CellProblem, CellRef, FromCell, ToCell};
 use super::event::stored_event;
 use super::table::{Cells, Corrupt, Kind, Reader, Table};
 use crate::model::{
@@ -116,7 +116,7 @@ impl ToCell for OutboxStatus {
 }
 
 impl FromCell for OutboxStatus {
-    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
         let text = Text::from_cell(cell)?;
         Self::parse(&text).map_err(CellProblem::value)
     }
@@ -129,7 +129,7 @@ impl ToCell for LogEpoch {
 }
 
 impl FromCell for LogEpoch {
-    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
         u64::from_cell(cell).map(Self::new)
     }
 }
@@ -160,7 +160,7 @@ pub(super) fn outbox_rows(sealed: &Sealed, events: &[Vec<Cell>]) -> Vec<Vec<Cell
 }
 
 /// Puts a row together as operators see it.
-pub(crate) fn outbox_row(cells: Cells) -> Result<OutboxRow, Corrupt> {
+pub(crate) fn outbox_row(cells: Cells<'_>) -> Result<OutboxRow, Corrupt> {
     let mut row = Reader::new(&OUTBOX, cells);
     Ok(OutboxRow {
         outbox_id: row.take()?,
@@ -191,14 +191,13 @@ fn payload_of(text: Text) -> Json {
 }
 
 /// Puts a claimed row together with its event, whose columns stand behind its own.
-pub(crate) fn claimed_message(mut cells: Cells) -> Result<ClaimedMessage, Corrupt> {
-    let own: Vec<_> = cells.by_ref().take(CLAIMED.columns.len()).collect();
-    let mut row = Reader::new(&CLAIMED, own.into_iter());
+pub(crate) fn claimed_message(mut cells: Cells<'_>) -> Result<ClaimedMessage, Corrupt> {
+    let mut row = Reader::new(&CLAIMED, cells.split(CLAIMED.columns.len()));
     let (outbox_id, event_id, execution_id) = (row.take()?, row.take()?, row.take()?);
     let (subject, message_id) = (row.take()?, row.take()?);
-    let (payload, of_event) = match (row.take::<Option<Text>>()?, cells.as_slice().first()) {
+    let (payload, of_event) = match (row.take::<Option<Text>>()?, cells.clone().next()) {
         (Some(text), _) => (payload_of(text), None),
-        (None, None | Some(Cell::Null)) => (Json::Null, None),
+        (None, None | Some(CellRef::Null)) => (Json::Null, None),
         (None, Some(_)) => {
             let event = stored_event(cells)?;
             let body = body(&event.record);
@@ -236,7 +235,7 @@ pub(crate) fn quarantine_row(refused: &Quarantined) -> Vec<Cell> {
 }
 
 /// Puts what was refused together.
-pub(crate) fn quarantined(cells: Cells) -> Result<Quarantined, Corrupt> {
+pub(crate) fn quarantined(cells: Cells<'_>) -> Result<Quarantined, Corrupt> {
     let mut row = Reader::new(&QUARANTINE, cells);
     Ok(Quarantined {
         quarantine_id: row.take()?,
@@ -264,7 +263,7 @@ pub(crate) fn stream_row(cursor: &StreamCursor) -> Vec<Cell> {
 }
 
 /// Puts the place of a stream together.
-pub(crate) fn stream_cursor(cells: Cells) -> Result<StreamCursor, Corrupt> {
+pub(crate) fn stream_cursor(cells: Cells<'_>) -> Result<StreamCursor, Corrupt> {
     let mut row = Reader::new(&STREAM, cells);
     Ok(StreamCursor {
         name: row.take()?,

@@ -84,7 +84,7 @@ pub(crate) fn stored_result_row(kept: &KeptResult) -> Vec<Cell> {
 }
 
 /// Puts a result together.
-pub(crate) fn result(cells: Cells) -> Result<KeptResult, Corrupt> {
+pub(crate) fn result(cells: Cells<'_>) -> Result<KeptResult, Corrupt> {
     let mut row = Reader::new(&STORED_RESULT, cells);
     let result = StoredResult {
         execution_id: row.take()?,

@@ -2,7 +2,7 @@
 
 use noetl_types::{EventId, ExecutionId, Json, StepName, TenantId, Text, Timestamp};
 
-use super::cell::{Cell, CellProblem, FromCell, ToCell};
+use super::cell::{Cell, CellProblem, CellRef, FromCell, ToCell};
 use super::result::STORED_RESULT;
 use super::table::{Cells, Corrupt, Kind, Reader, Table};
 use crate::model::{
@@ -162,7 +162,7 @@ impl ToCell for MatchKey {
 }
 
 impl FromCell for MatchKey {
-    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
         Text::from_cell(cell).map(Self::kept)
     }
 }
@@ -192,7 +192,7 @@ pub(crate) fn wait_end(execution_id: ExecutionId, place: (i64, u32)) -> Vec<Cell
 }
 
 /// Puts a name that is awaited together.
-pub(crate) fn wait(cells: Cells) -> Result<OpenWait, Corrupt> {
+pub(crate) fn wait(cells: Cells<'_>) -> Result<OpenWait, Corrupt> {
     let mut row = Reader::new(&WAIT, cells);
     Ok(OpenWait {
         place: WaitPlace {
@@ -227,7 +227,7 @@ pub(crate) fn errand_row(execution_id: ExecutionId, change: &ErrandChange) -> Ve
 }
 
 /// Puts an errand together.
-pub(crate) fn errand(cells: Cells) -> Result<Errand, Corrupt> {
+pub(crate) fn errand(cells: Cells<'_>) -> Result<Errand, Corrupt> {
     let mut row = Reader::new(&ERRAND, cells);
     Ok(Errand {
         execution_id: row.take()?,
@@ -267,7 +267,7 @@ pub(crate) fn slot_row(slot: &Slot) -> Vec<Cell> {
 }
 
 /// Puts a slot together.
-pub(crate) fn slot(cells: Cells) -> Result<Slot, Corrupt> {
+pub(crate) fn slot(cells: Cells<'_>) -> Result<Slot, Corrupt> {
     let mut row = Reader::new(&SLOT, cells);
     let (tenant_id, key, execution_id) = (row.take()?, row.take()?, row.take()?);
     let holder = match row.take::<HolderStep>()? {
@@ -304,8 +304,8 @@ pub(crate) fn slot(cells: Cells) -> Result<Slot, Corrupt> {
 struct HolderStep(Option<StepName>);
 
 impl FromCell for HolderStep {
-    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
-        let text = Text::from_cell(cell.clone())?;
+    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
+        let text = cell.text()?;
         let step = (!text.is_empty()).then(|| StepName::from_cell(cell));
         Ok(Self(step.transpose()?))
     }
@@ -331,7 +331,7 @@ pub(crate) fn cache_row(sealed: &Sealed, put: &CachePut) -> Vec<Cell> {
 }
 
 /// Puts a result that may be taken over together.
-pub(crate) fn cached(cells: Cells) -> Result<Cached, Corrupt> {
+pub(crate) fn cached(cells: Cells<'_>) -> Result<Cached, Corrupt> {
     let mut row = Reader::new(&CACHE, cells);
     let _: TenantId = row.take()?;
     let _: MatchKey = row.take()?;
@@ -363,7 +363,7 @@ pub(crate) fn dedup_row(sealed: &Sealed, claim: &DedupClaim) -> Vec<Cell> {
 }
 
 /// Puts together what a message is compared with.
-pub(crate) fn kept_dedup(cells: Cells) -> Result<KeptDedup, Corrupt> {
+pub(crate) fn kept_dedup(cells: Cells<'_>) -> Result<KeptDedup, Corrupt> {
     let mut row = Reader::new(&DEDUP, cells);
     let _: i64 = row.take()?;
     let _: MatchKey = row.take()?;
@@ -389,7 +389,7 @@ pub(crate) fn answered_row(sealed: &Sealed, claim: &IdempotencyClaim) -> Vec<Cel
 }
 
 /// Puts a request together.
-pub(crate) fn answered(cells: Cells) -> Result<Answered, Corrupt> {
+pub(crate) fn answered(cells: Cells<'_>) -> Result<Answered, Corrupt> {
     let mut row = Reader::new(&ANSWERED, cells);
     let _: TenantId = row.take()?;
     let _: Text = row.take()?;
@@ -446,24 +446,20 @@ pub(crate) static WORK_ID: Table = Table {
 };
 
 /// Puts such an id together.
-pub(crate) fn work_id(cells: Cells) -> Result<EventId, Corrupt> {
+pub(crate) fn work_id(cells: Cells<'_>) -> Result<EventId, Corrupt> {
     Reader::new(&WORK_ID, cells).take()
 }
 
 /// What somebody is told who wants to work on a request that is there.
-pub(crate) fn taken(cells: Cells, body_sha256: noetl_types::Digest) -> Result<Taken, Corrupt> {
-    let cells: Vec<Cell> = cells.collect();
-    let status = match cells.get(4) {
-        Some(Cell::Int(status)) => *status,
-        _ => 0,
-    };
-    if cells.get(3) != Some(&body_sha256.to_cell()) {
+pub(crate) fn taken(cells: Cells<'_>, body_sha256: noetl_types::Digest) -> Result<Taken, Corrupt> {
+    let mut behind = cells.clone().skip(3);
+    if behind.next() != Some(CellRef::Bytes(body_sha256.as_bytes())) {
         return Ok(Taken::Mismatch);
     }
-    if status < 0 {
+    if matches!(behind.next(), Some(CellRef::Int(status)) if status < 0) {
         return Ok(Taken::UnderWay);
     }
-    answered(cells.into_iter()).map(|it| Taken::Answered(Box::new(it)))
+    answered(cells).map(|it| Taken::Answered(Box::new(it)))
 }
 
 /// Takes a signal apart.
@@ -483,7 +479,7 @@ pub(crate) fn broadcast_row(signal: &Broadcast) -> Vec<Cell> {
 }
 
 /// Puts a signal together.
-pub(crate) fn broadcast(cells: Cells) -> Result<Broadcast, Corrupt> {
+pub(crate) fn broadcast(cells: Cells<'_>) -> Result<Broadcast, Corrupt> {
     let mut row = Reader::new(&BROADCAST, cells);
     Ok(Broadcast {
         signal_id: row.take()?,
@@ -510,7 +506,7 @@ pub(crate) fn var_row(execution_id: ExecutionId, var: &Var) -> Vec<Cell> {
 }
 
 /// Puts a variable together.
-pub(crate) fn var(cells: Cells) -> Result<Var, Corrupt> {
+pub(crate) fn var(cells: Cells<'_>) -> Result<Var, Corrupt> {
     let mut row = Reader::new(&VAR, cells);
     let _: ExecutionId = row.take()?;
     Ok(Var {

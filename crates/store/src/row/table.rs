@@ -1,6 +1,8 @@
 //! Tables, and reading their rows.
 
-use super::cell::{Cell, CellProblem, FromCell};
+use std::ops::Range;
+
+use super::cell::{CellProblem, CellRef, FromCell};
 use crate::error::StoreError;
 
 /// What a column holds.
@@ -61,18 +63,58 @@ impl From<Corrupt> for StoreError {
     }
 }
 
-/// The cells of a row, in the order of its columns.
-pub(crate) type Cells = std::vec::IntoIter<Cell>;
-
-/// Takes the cells of a row in the order of its table's columns.
-pub(crate) struct Reader {
-    table: &'static Table,
-    place: usize,
-    cells: Cells,
+/// A row as its database holds it.
+pub(crate) trait Row {
+    /// The cell at a place. One that cannot be read is empty, which whoever needs it refuses.
+    fn cell(&self, place: usize) -> CellRef<'_>;
 }
 
-impl Reader {
-    pub(crate) fn new(table: &'static Table, cells: Cells) -> Self {
+/// Cells from here and there that stand for a row.
+impl Row for Vec<CellRef<'_>> {
+    fn cell(&self, place: usize) -> CellRef<'_> {
+        self.get(place).copied().unwrap_or(CellRef::Null)
+    }
+}
+
+/// Some cells of a row, in the order of its columns.
+#[derive(Clone)]
+pub(crate) struct Cells<'r> {
+    row: &'r dyn Row,
+    places: Range<usize>,
+}
+
+impl<'r> Cells<'r> {
+    pub(crate) fn new(row: &'r dyn Row, places: Range<usize>) -> Self {
+        Self { row, places }
+    }
+
+    /// The first so many of them, which the rest goes on behind.
+    pub(crate) fn split(&mut self, count: usize) -> Self {
+        let at = self.places.end.min(self.places.start + count);
+        let first = Self::new(self.row, self.places.start..at);
+        self.places.start = at;
+        first
+    }
+}
+
+impl<'r> Iterator for Cells<'r> {
+    type Item = CellRef<'r>;
+
+    fn next(&mut self) -> Option<CellRef<'r>> {
+        let row = self.row;
+        self.places.next().map(|place| row.cell(place))
+    }
+}
+
+/// Takes the cells of a row in the order of its table's columns.
+pub(crate) struct Reader<'r> {
+    table: &'static Table,
+    place: usize,
+    cells: Cells<'r>,
+}
+
+impl<'r> Reader<'r> {
+    pub(crate) fn new(table: &'static Table, cells: Cells<'r>) -> Self {
         Self {
             table,
             place: 0,
@@ -83,7 +125,7 @@ impl Reader {
     pub(crate) fn take<T: FromCell>(&mut self) -> Result<T, Corrupt> {
         let column = self.table.columns.get(self.place);
         self.place += 1;
-        let cell = self.cells.next().unwrap_or(Cell::Null);
+        let cell = self.cells.next().unwrap_or(CellRef::Null);
         T::from_cell(cell).map_err(|problem| Corrupt {
             table: self.table.name,
             column: column.map_or("unknown", |(name, _)| name),

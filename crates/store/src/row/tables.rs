@@ -260,7 +260,7 @@ fn view_cells(view: &ExecutionView) -> Vec<Cell> {
 }
 
 /// Puts an execution together.
-pub(crate) fn execution(cells: Cells) -> Result<Execution, Corrupt> {
+pub(crate) fn execution(cells: Cells<'_>) -> Result<Execution, Corrupt> {
     let mut row = Reader::new(&EXECUTION, cells);
     let execution_id = row.take()?;
     let head = Head {
@@ -341,7 +341,7 @@ pub(crate) fn command_row(command: &Command) -> Vec<Cell> {
 }
 
 /// Puts a command together.
-pub(crate) fn command(cells: Cells) -> Result<Command, Corrupt> {
+pub(crate) fn command(cells: Cells<'_>) -> Result<Command, Corrupt> {
     let mut row = Reader::new(&COMMAND, cells);
     Ok(Command {
         command_id: row.take()?,
@@ -391,7 +391,7 @@ pub(crate) fn patch_row(execution_id: ExecutionId, patch: &CommandPatch) -> Vec<
 }
 
 /// Puts a timer together.
-pub(crate) fn due_timer(cells: Cells) -> Result<DueTimer, Corrupt> {
+pub(crate) fn due_timer(cells: Cells<'_>) -> Result<DueTimer, Corrupt> {
     let mut row = Reader::new(&TIMER, cells);
     Ok(DueTimer {
         execution_id: row.take()?,
@@ -401,13 +401,13 @@ pub(crate) fn due_timer(cells: Cells) -> Result<DueTimer, Corrupt> {
 }
 
 /// Puts together how many there are of something.
-pub(crate) fn count_of<T: FromCell>(cells: Cells) -> Result<(T, u64), Corrupt> {
+pub(crate) fn count_of<T: FromCell>(cells: Cells<'_>) -> Result<(T, u64), Corrupt> {
     let mut row = Reader::new(&COUNT, cells);
     Ok((row.take()?, row.take()?))
 }
 
 /// Puts together how busy a pool is.
-pub(crate) fn pool_count(cells: Cells) -> Result<PoolCount, Corrupt> {
+pub(crate) fn pool_count(cells: Cells<'_>) -> Result<PoolCount, Corrupt> {
     let mut row = Reader::new(&POOL_COUNT, cells);
     Ok(PoolCount {
         pool: row.take()?,
@@ -432,7 +432,7 @@ pub(crate) fn snapshot_row(snapshot: &Snapshot) -> Vec<Cell> {
 }
 
 /// Puts a snapshot together.
-pub(crate) fn snapshot(cells: Cells) -> Result<Snapshot, Corrupt> {
+pub(crate) fn snapshot(cells: Cells<'_>) -> Result<Snapshot, Corrupt> {
     let mut row = Reader::new(&SNAPSHOT, cells);
     Ok(Snapshot {
         execution_id: row.take()?,
@@ -467,7 +467,7 @@ pub(crate) fn catalog_row(entry: &CatalogEntry) -> Vec<Cell> {
 }
 
 /// Puts a definition together.
-pub(crate) fn catalog_entry(cells: Cells) -> Result<CatalogEntry, Corrupt> {
+pub(crate) fn catalog_entry(cells: Cells<'_>) -> Result<CatalogEntry, Corrupt> {
     let mut row = Reader::new(&CATALOG, cells);
     Ok(CatalogEntry {
         catalog_id: row.take()?,
@@ -497,7 +497,7 @@ pub(crate) fn runtime_row(runtime: &Runtime) -> Vec<Cell> {
 }
 
 /// Puts a process together.
-pub(crate) fn runtime(cells: Cells) -> Result<Runtime, Corrupt> {
+pub(crate) fn runtime(cells: Cells<'_>) -> Result<Runtime, Corrupt> {
     let mut row = Reader::new(&RUNTIME, cells);
     Ok(Runtime {
         runtime_id: row.take()?,
@@ -522,7 +522,7 @@ pub(crate) fn machine_row(machine_id: MachineId, machine: &Machine) -> Vec<Cell>
 }
 
 /// Puts the lease of a machine id together.
-pub(crate) fn machine(cells: Cells) -> Result<(MachineId, Machine), Corrupt> {
+pub(crate) fn machine(cells: Cells<'_>) -> Result<(MachineId, Machine), Corrupt> {
     let mut row = Reader::new(&MACHINE, cells);
     let machine_id = row.take()?;
     let machine = Machine {

@@ -2,7 +2,7 @@
 
 use noetl_types::{Json, PoolName, Scope, Scopes, Text};
 
-use super::cell::{Cell, CellProblem, FromCell, ToCell};
+use super::cell::{Cell, CellProblem, CellRef, FromCell, ToCell};
 use super::table::{Cells, Corrupt, Kind, Reader, Table};
 use crate::model::{ApiToken, AuditEntry, NewAudit};
 
@@ -53,7 +53,7 @@ impl ToCell for Scopes {
 
 /// A word that this version does not know allows nothing in it.
 impl FromCell for Scopes {
-    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
         let words = Vec::<Text>::from_cell(cell)?;
         Ok(words
             .iter()
@@ -69,7 +69,7 @@ impl ToCell for Vec<Text> {
 }
 
 impl FromCell for Vec<Text> {
-    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
         let list = Json::from_cell(cell)?;
         let words = list.as_list().unwrap_or_default().iter();
         let words = words.filter_map(|word| Text::new(word.as_str()?).ok());
@@ -85,7 +85,7 @@ impl ToCell for Vec<PoolName> {
 
 /// A name that is none opens no pool.
 impl FromCell for Vec<PoolName> {
-    fn from_cell(cell: Cell) -> Result<Self, CellProblem> {
+    fn from_cell(cell: CellRef<'_>) -> Result<Self, CellProblem> {
         let words = Vec::<Text>::from_cell(cell)?;
         let pools = words
             .iter()
@@ -113,7 +113,7 @@ pub(crate) fn token_row(token: &ApiToken) -> Vec<Cell> {
     ]
 }
 
-pub(crate) fn token(cells: Cells) -> Result<ApiToken, Corrupt> {
+pub(crate) fn token(cells: Cells<'_>) -> Result<ApiToken, Corrupt> {
     let mut row = Reader::new(&TOKEN, cells);
     Ok(ApiToken {
         token_id: row.take()?,
@@ -150,7 +150,7 @@ pub(crate) fn audit_row(entry: &AuditEntry) -> Vec<Cell> {
     ]
 }
 
-pub(crate) fn audit(cells: Cells) -> Result<AuditEntry, Corrupt> {
+pub(crate) fn audit(cells: Cells<'_>) -> Result<AuditEntry, Corrupt> {
     let mut row = Reader::new(&AUDIT, cells);
     let (audit_id, tenant_id, seq) = (row.take()?, row.take()?, row.take()?);
     Ok(AuditEntry {

@@ -2,10 +2,10 @@
 
 use noetl_types::Timestamp;
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
-use rusqlite::{Connection, ErrorCode, Params, Row};
+use rusqlite::{Connection, ErrorCode, Params};
 
 use crate::error::StoreError;
-use crate::row::{Cell, Cells, Corrupt};
+use crate::row::{Cell, CellRef, Cells, Corrupt, Row};
 
 impl ToSql for Cell {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
@@ -20,27 +20,38 @@ impl ToSql for Cell {
     }
 }
 
-fn cell(value: ValueRef<'_>) -> Cell {
-    match value {
-        ValueRef::Null => Cell::Null,
-        ValueRef::Integer(number) => Cell::Int(number),
-        ValueRef::Real(number) => Cell::Float(number),
-        // What is no text is an empty cell, which its reader refuses.
-        ValueRef::Text(bytes) => match std::str::from_utf8(bytes) {
-            Ok(text) => Cell::Text(text.into()),
-            Err(_) => Cell::Null,
-        },
-        ValueRef::Blob(bytes) => Cell::Bytes(bytes.into()),
+/// A row that is being read, and how many bytes of it were.
+struct Reading<'r> {
+    row: &'r rusqlite::Row<'r>,
+    bytes: std::cell::Cell<usize>,
+}
+
+impl<'r> Reading<'r> {
+    fn new(row: &'r rusqlite::Row<'r>) -> Self {
+        let bytes = std::cell::Cell::new(0);
+        Self { row, bytes }
+    }
+
+    fn cells(&self) -> Cells<'_> {
+        Cells::new(self, 0..self.row.as_ref().column_count())
     }
 }
 
-/// The cells of a row. A column that cannot be read is an empty cell, which its reader refuses.
-fn cells(row: &Row<'_>) -> Cells {
-    let count = row.as_ref().column_count();
-    let cells: Vec<_> = (0..count)
-        .map(|place| row.get_ref(place).map_or(Cell::Null, cell))
-        .collect();
-    cells.into_iter()
+impl Row for Reading<'_> {
+    fn cell(&self, place: usize) -> CellRef<'_> {
+        let cell = match self.row.get_ref(place) {
+            Err(_) | Ok(ValueRef::Null) => CellRef::Null,
+            Ok(ValueRef::Integer(number)) => CellRef::Int(number),
+            Ok(ValueRef::Real(number)) => CellRef::Float(number),
+            // What is no text is an empty cell, which its reader refuses.
+            Ok(ValueRef::Text(bytes)) => {
+                std::str::from_utf8(bytes).map_or(CellRef::Null, CellRef::Text)
+            }
+            Ok(ValueRef::Blob(bytes)) => CellRef::Bytes(bytes),
+        };
+        self.bytes.set(self.bytes.get() + cell.bytes_about());
+        cell
+    }
 }
 
 /// What may be over by the next try, and what may not.
@@ -77,13 +88,13 @@ pub(super) fn all<T>(
     connection: &Connection,
     sql: &str,
     params: impl Params,
-    read: impl Fn(Cells) -> Result<T, Corrupt>,
+    read: impl Fn(Cells<'_>) -> Result<T, Corrupt>,
 ) -> Result<Vec<T>, StoreError> {
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
     let mut rows = statement.query(params).map_err(failure)?;
     let mut found = Vec::new();
     while let Some(row) = rows.next().map_err(failure)? {
-        found.push(read(cells(row))?);
+        found.push(read(Reading::new(row).cells())?);
     }
     Ok(found)
 }
@@ -94,7 +105,7 @@ pub(super) fn within<T>(
     sql: &str,
     params: impl Params,
     bytes: usize,
-    read: impl Fn(Cells) -> Result<T, Corrupt>,
+    read: impl Fn(Cells<'_>) -> Result<T, Corrupt>,
 ) -> Result<(Vec<T>, bool), StoreError> {
     let mut statement = connection.prepare_cached(sql).map_err(failure)?;
     let mut rows = statement.query(params).map_err(failure)?;
@@ -104,13 +115,9 @@ pub(super) fn within<T>(
         if seen >= bytes {
             return Ok((found, true));
         }
-        let cells = cells(row);
-        seen += cells
-            .as_slice()
-            .iter()
-            .map(Cell::bytes_about)
-            .sum::<usize>();
-        found.push(read(cells)?);
+        let reading = Reading::new(row);
+        found.push(read(reading.cells())?);
+        seen += reading.bytes.get();
     }
     Ok((found, false))
 }
@@ -120,7 +127,7 @@ pub(super) fn first<T>(
     connection: &Connection,
     sql: &str,
     params: impl Params,
-    read: impl Fn(Cells) -> Result<T, Corrupt>,
+    read: impl Fn(Cells<'_>) -> Result<T, Corrupt>,
 ) -> Result<Option<T>, StoreError> {
     Ok(all(connection, sql, params, read)?.into_iter().next())
 }

@@ -15,7 +15,7 @@ use crate::model::{
     OutboxFilter, OutboxMark, OutboxRow, OutboxStatus, QuarantineFilter, Quarantined,
 };
 use crate::row::{
-    self, CLAIMED, Cell, Cells, Corrupt, EVENT, NEW_OUTBOX, OUTBOX, QUARANTINE, Reader,
+    self, CLAIMED, Cell, CellRef, Cells, Corrupt, EVENT, NEW_OUTBOX, OUTBOX, QUARANTINE, Reader,
     quarantine_row,
 };
 
@@ -175,7 +175,7 @@ pub(super) fn write(connection: &Connection, rows: &[Vec<Cell>]) -> Result<(), r
 }
 
 /// The id of a row and how often it was claimed, with and without those that count.
-fn tries(cells: Cells) -> Result<(OutboxId, u32, u32), Corrupt> {
+fn tries(cells: Cells<'_>) -> Result<(OutboxId, u32, u32), Corrupt> {
     let mut row = Reader::new(&OUTBOX, cells);
     Ok((row.take()?, row.take()?, row.take()?))
 }
@@ -194,7 +194,7 @@ pub(super) fn claim(
             continue;
         }
         let found = first(connection, &SELECT_CLAIMED, [id.get()], |cells| {
-            let size: usize = cells.as_slice().iter().map(Cell::bytes_about).sum();
+            let size: usize = cells.clone().map(CellRef::bytes_about).sum();
             Ok((size + 1024, row::claimed_message(cells)?))
         })?;
         let Some((size, mut message)) = found else {

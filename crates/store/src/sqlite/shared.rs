@@ -15,7 +15,7 @@ use crate::model::{
     WaitChoice, WaitFilter, grant, oldest,
 };
 use crate::row::{
-    self, ANSWERED, Act, BROADCAST, CACHE, Cell, DEDUP, ERRAND, Rows, SLOT, SharedRow,
+    self, ANSWERED, Act, BROADCAST, CACHE, Cell, Cells, DEDUP, ERRAND, Rows, SLOT, SharedRow,
     TAKE_REQUEST, Table, ToCell as _, VAR, WAIT, broadcast_row, request_row, slot_id_row,
     under_way, var_row,
 };
@@ -381,7 +381,7 @@ pub(super) fn take_request(
         take.key.route.as_str(),
         take.key.key_sha256.as_bytes(),
     );
-    let read = |cells| row::taken(cells, take.body_sha256);
+    let read = |cells: Cells<'_>| row::taken(cells, take.body_sha256);
     let kept = first(connection, &SELECT_REQUEST, key, read)?;
     kept.ok_or_else(|| StoreError::fatal("a request is neither there nor can it be taken"))
 }

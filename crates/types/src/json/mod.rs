@@ -13,5 +13,5 @@ mod value;
 pub(crate) mod tests;
 
 pub use canonical::{CanonicalObject, CanonicalWriter, WriteCanonical, to_canonical};
-pub use de::{JsonTextError, parse};
+pub use de::{JsonTextError, parse, parse_text};
 pub use value::{Json, JsonMap, JsonRefused};
