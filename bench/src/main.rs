@@ -8,6 +8,10 @@ use clap::Parser as _;
 use noetl_bench::args::Args;
 use noetl_bench::{BenchError, Document, measure, render};
 
+/// The one that `noetl` has.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[tokio::main]
 async fn main() -> ExitCode {
     let args = Args::parse();

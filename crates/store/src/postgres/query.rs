@@ -203,19 +203,27 @@ pub(super) async fn events(
     after: Version,
     page: LogPage,
 ) -> Result<Vec<StoredEvent>, StoreError> {
-    let mut client = pool.get().await?;
-    events_of(&mut client, execution_id, after, page).await
+    let rows = {
+        let mut client = pool.get().await?;
+        rows_of(&mut client, execution_id, after, page).await?
+    };
+    read_beside(rows).await
 }
 
-async fn events_of(
+/// Puts events together beside their reader, who has those before them to work on.
+pub(super) async fn read_beside(rows: Vec<Row>) -> Result<Vec<StoredEvent>, StoreError> {
+    let events = tokio::spawn(async move { read_all(&rows, row::stored_event) });
+    events.await.map_err(StoreError::fatal)?
+}
+
+async fn rows_of(
     client: &mut Pooled<'_>,
     execution_id: ExecutionId,
     after: Version,
     page: LogPage,
-) -> Result<Vec<StoredEvent>, StoreError> {
+) -> Result<Vec<Row>, StoreError> {
     let params: [Param<'_>; 3] = [&execution_id.get(), &after.get(), &i64::from(page.get())];
-    let rows = client.rows(&SELECT_EVENTS, &params).await?;
-    read_all(&rows, row::stored_event)
+    client.rows(&SELECT_EVENTS, &params).await
 }
 
 pub(super) async fn event(
@@ -290,7 +298,8 @@ pub(super) async fn load(
         None => after < execution.head.version,
     };
     if has_gap {
-        tail = events_of(&mut client, execution_id, after, page).await?;
+        let rows = rows_of(&mut client, execution_id, after, page).await?;
+        tail = read_all(&rows, row::stored_event)?;
     }
     Ok(Some(Loaded::of(execution, snapshot, tail, page)))
 }

@@ -11,7 +11,7 @@ use tokio_postgres::{Client, Transaction};
 
 use super::bind::{failure, read_all};
 use super::pool::Pool;
-use super::query::{Param, insert, params, rows, select};
+use super::query::{Param, insert, params, read_beside, rows, select};
 use crate::error::StoreError;
 use crate::model::{
     FEED_BYTES, FeedBatch, FeedLag, FeedLimit, LogEpoch, MAX_FEED_LAG, StreamBegin, StreamCursor,
@@ -168,14 +168,14 @@ pub(super) async fn feed(
             base = present;
             continue;
         }
-        let events = read_all(&rows, row::stored_event)?;
+        let chosen = rows
+            .first()
+            .map_or(0, |row| row.get::<_, i64>(row.len() - 1));
+        let events = read_beside(rows).await?;
         if is_old && events.is_empty() {
             after = base.behind();
             continue;
         }
-        let chosen = rows
-            .first()
-            .map_or(0, |row| row.get::<_, i64>(row.len() - 1));
         let is_cut = usize::try_from(chosen).is_ok_and(|chosen| chosen > events.len());
         let mut batch = FeedBatch::of(events, after, limit, is_cut);
         batch.is_full |= is_old;

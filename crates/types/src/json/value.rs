@@ -6,6 +6,9 @@ use std::sync::Arc;
 /// The contents of a JSON object, sorted by code point of the key.
 pub type JsonMap = BTreeMap<Arc<str>, Json>;
 
+/// Keys that are sooner looked through than searched.
+const FEW_KEYS: usize = 12;
+
 /// A canonical JSON value.
 ///
 /// Numbers are in the smallest fitting variant: `Int` before `UInt` (only values above `i64::MAX`)
@@ -207,7 +210,14 @@ impl Json {
 
     /// The value under a key, if this is an object that has it.
     pub fn get(&self, key: &str) -> Option<&Self> {
-        self.as_map().and_then(|map| map.get(key))
+        let map = self.as_map()?;
+        if map.len() > FEW_KEYS {
+            return map.get(key);
+        }
+        // Most keys differ in their length already, which stands beside the pointer to the text.
+        let mut entries = map.iter();
+        let found = entries.find(|(name, _)| name.len() == key.len() && &***name == key);
+        found.map(|(_, value)| value)
     }
 }
 
