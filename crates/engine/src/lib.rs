@@ -53,7 +53,7 @@ pub use cache::{
 };
 pub use decide::{
     Approve, Beside, Called, ChildEnd, ChildEnded, Claim, Decided, Decision, Errand, Finalize,
-    IgnoredResult, Input, LeaseExpired, LookBack, MAX_CHILD_DEPTH, MAX_SIGNAL_BYTES, Moment,
+    IgnoredResult, Input, Late, LeaseExpired, LookBack, MAX_CHILD_DEPTH, MAX_SIGNAL_BYTES, Moment,
     Refused, Remark, Report, ReportOutcome, Signal, Start, TaskResult, Told, Verdict, decide,
     wanted_slots,
 };

@@ -74,12 +74,23 @@ pub struct Told {
     /// What it failed with and after how long the task is made again, where its policy says so.
     /// Then the report is one of a command that goes on.
     pub again: Option<(TaskError, Millis)>,
+    /// Why it may count no more, where the caller knows more than the state.
+    pub late: Option<Late>,
     /// The id of the event that is told.
     pub event_id: EventId,
     /// Its type.
     pub event_type: EventType,
     /// What is kept beside it.
     pub meta: JsonMap,
+}
+
+/// What a caller knows of a command beyond the state of its run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Late {
+    /// It is over. A run that has forgotten it notes what comes now.
+    Closed,
+    /// It has gone on without whoever tells this, and how.
+    Superseded(ErrorCode),
 }
 
 /// Something that shapes nothing, as it is to be stored.

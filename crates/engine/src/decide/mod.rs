@@ -52,7 +52,7 @@ use draft::Draft;
 
 pub use errand::{Errand, LookBack};
 pub use input::{
-    Approve, Called, ChildEnd, ChildEnded, Claim, Decided, Finalize, IgnoredResult, Input,
+    Approve, Called, ChildEnd, ChildEnded, Claim, Decided, Finalize, IgnoredResult, Input, Late,
     LeaseExpired, Remark, Report, ReportOutcome, Signal, Start, TaskResult, Told,
 };
 pub use parking::{MAX_CHILD_DEPTH, MAX_SIGNAL_BYTES};

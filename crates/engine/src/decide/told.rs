@@ -1,10 +1,10 @@
 //! What classic workers tell: events under ids of their own, and outcomes that the server judges.
 
-use noetl_types::{Json, Millis, TaskError};
+use noetl_types::{ErrorCode, Json, Millis, TaskError};
 
 use super::draft::Draft;
 use super::report::{self, retried};
-use super::{Beside, Refused, Remark, Told, Verdict, fence};
+use super::{Beside, IgnoredResult, Late, Refused, Remark, Report, Told, Verdict, fence};
 use crate::event::{CommandExpired, EventKind, ExpiryReason};
 use noetl_playbook::shift::RetriedCall;
 
@@ -13,13 +13,14 @@ pub(super) fn told(draft: &mut Draft<'_>, told: Told) -> Result<Verdict, Refused
     let Told {
         report,
         again,
+        late,
         event_id,
         event_type,
         mut meta,
     } = told;
     draft.name_next(event_type, event_id);
     let command = report.command;
-    let verdict = report::report(draft, report)?;
+    let verdict = counted(draft, report, late)?;
     if let (Verdict::Accepted, Some((error, retry_in))) = (verdict, again) {
         make_again(draft, command, error, retry_in)?;
     }
@@ -34,6 +35,21 @@ pub(super) fn told(draft: &mut Draft<'_>, told: Told) -> Result<Verdict, Refused
         draft.put_beside(event_id, Beside::Meta(meta));
     }
     Ok(verdict)
+}
+
+/// What a report comes to, which may be too late.
+fn counted(draft: &mut Draft<'_>, report: Report, late: Option<Late>) -> Result<Verdict, Refused> {
+    match late {
+        None => report::report(draft, report),
+        Some(Late::Superseded(code)) => fence::ignored(draft, IgnoredResult::of(&report, code)),
+        Some(Late::Closed) => {
+            let forgotten = IgnoredResult::of(&report, ErrorCode::StaleAttempt);
+            match report::report(draft, report) {
+                Err(Refused::UnknownCommand(_)) => fence::ignored(draft, forgotten),
+                counted => counted,
+            }
+        }
+    }
 }
 
 /// Notes an attempt that failed, and gives the command back to be made again after a while.

@@ -2,13 +2,13 @@
 
 use noetl_engine::event::ExpiryReason;
 use noetl_engine::{
-    Beside, Data, EventKind, Input, LeaseExpired, Refused, Remark, Report, ReportOutcome,
+    Beside, Data, EventKind, Input, Late, LeaseExpired, Refused, Remark, Report, ReportOutcome,
     TaskResult, Told, Verdict,
 };
 use noetl_testkit::sim::Sim;
 use noetl_types::{
-    CommandId, EventId, EventName, EventType, ExecutionStatus, Json, JsonMap, Millis, NewEvent,
-    TaskError, TaskErrorKind, WorkerId,
+    CommandId, ErrorCode, EventId, EventName, EventType, ExecutionStatus, Json, JsonMap, Millis,
+    NewEvent, TaskError, TaskErrorKind, WorkerId,
 };
 
 const ONE: &str = "workflow: [{ step: a, tool: { kind: noop, result: 1 } }]";
@@ -33,6 +33,7 @@ fn told(command: CommandId, attempt: u32, outcome: ReportOutcome) -> Told {
             outcome,
         },
         again: None,
+        late: None,
         event_id: EventId::new(41).unwrap(),
         event_type: EventType::CallDone,
         meta: JsonMap::from([("event_type_as_sent".into(), Json::from("step.exit"))]),
@@ -80,6 +81,47 @@ fn an_event_keeps_the_id_of_its_sender() {
     assert!(meta.contains_key("event_type_as_sent"));
     assert_eq!(sim.decide(input), Ok(Verdict::Accepted));
     assert_eq!(sim.status(), ExecutionStatus::Completed);
+}
+
+/// What comes too late is noted under the id that its sender gave it, once the caller knows so: the
+/// state may still hold the command open, or have forgotten it.
+#[test]
+fn what_comes_too_late_keeps_its_id() {
+    let (mut sim, command) = begun();
+    let forgotten = CommandId::new(7).unwrap();
+    for (late, command, code) in [
+        (
+            Late::Superseded(ErrorCode::NotLeaseHolder),
+            command,
+            ErrorCode::NotLeaseHolder,
+        ),
+        (
+            Late::Superseded(ErrorCode::StaleAttempt),
+            forgotten,
+            ErrorCode::StaleAttempt,
+        ),
+        (Late::Closed, forgotten, ErrorCode::StaleAttempt),
+    ] {
+        let input = Input::Told(Box::new(Told {
+            late: Some(late),
+            ..told(command, 1, done())
+        }));
+        let decision = sim.draft(&input).unwrap();
+        assert_eq!(decision.verdict, Verdict::Ignored(code));
+        let [event] = &*decision.events else {
+            panic!("{:?}", decision.events);
+        };
+        assert_eq!(event.event_id, EventId::new(41).unwrap());
+        assert!(matches!(event.kind, EventKind::ResultIgnored(_)));
+        assert!(decision.beside.contains_key(&event.event_id));
+    }
+    // Nobody else is told of a command that the run does not know.
+    let unknown = Input::Told(Box::new(told(forgotten, 1, done())));
+    assert_eq!(
+        sim.draft(&unknown).unwrap_err(),
+        Refused::UnknownCommand(forgotten)
+    );
+    assert_eq!(sim.status(), ExecutionStatus::Running);
 }
 
 /// A task that is made again leaves its command open; such attempts are not lost workers.

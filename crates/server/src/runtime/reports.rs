@@ -17,7 +17,7 @@ use noetl_types::{
 
 use super::behalf::Behalf;
 use super::driver::{Letter, Offer, Reply, heard};
-use super::error::{RuntimeError, causes};
+use super::error::RuntimeError;
 use super::leases::fence_of;
 use super::{Core, Runtime};
 
@@ -101,9 +101,11 @@ impl Runtime {
             Ok(row) => Some(row).filter(|row| row.execution_id == about.execution_id),
             Err(RuntimeError::Refused(_)) => None,
             Err(error) => {
-                tracing::warn!(error = %causes(&error), "a command could not be looked up");
-                let code = Some(ErrorCode::StoreUnavailable);
-                return settled(ReportVerdict::Rejected, code);
+                let problem = error.into_problem();
+                return ReportResult {
+                    detail: Some(problem.detail.clone()),
+                    ..settled(ReportVerdict::Rejected, problem.known_code())
+                };
             }
         };
         match row {

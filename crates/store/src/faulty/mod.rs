@@ -23,7 +23,7 @@ use noetl_types::{
     Text, Timestamp, Version, WorkerId,
 };
 
-use crate::error::StoreError;
+use crate::error::{Saturated, StoreError};
 use crate::model::{
     Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Claim,
     ClaimedCommand, Command, CommandFilter, CommandPage, Counts, DueTimer, Execution,
@@ -43,6 +43,8 @@ pub enum Fault {
     None,
     /// It fails and does nothing.
     Before,
+    /// It does nothing: no connection became free.
+    Saturated,
     /// It does everything, and then fails: nobody knows whether it worked.
     After,
     /// Others get their turn first, a number of times.
@@ -85,6 +87,7 @@ impl<S> FaultyStore<S> {
         match (self.plan)(method) {
             Fault::None | Fault::Conflict => Ok(Answer::AsItIs),
             Fault::Before => Err(StoreError::retry("failed on purpose, before the call")),
+            Fault::Saturated => Err(saturated()),
             Fault::After => Ok(Answer::Lost),
             Fault::Delay(turns) => {
                 for _ in 0..turns {
@@ -116,6 +119,10 @@ impl Answer {
     }
 }
 
+fn saturated() -> StoreError {
+    StoreError::retry(Saturated(Duration::from_secs(30)))
+}
+
 fn lost() -> StoreError {
     StoreError::unknown("failed on purpose, after the call")
 }
@@ -138,6 +145,7 @@ impl<S: Store> Store for FaultyStore<S> {
                 let failed = StoreError::retry("failed on purpose, before the call");
                 vec![Err(failed.into()); count]
             }
+            Fault::Saturated => vec![Err(saturated().into()); count],
             Fault::After => {
                 self.inner.append(appends).await;
                 vec![Err(lost().into()); count]

@@ -50,19 +50,27 @@ impl House {
         self.post("/api/events", body).await
     }
 
-    async fn log(&self, execution_id: &str) -> Vec<Value> {
+    /// The newest command that waits, claimed by `w1`: its label.
+    pub(super) async fn claimed(&self, execution_id: &str) -> Value {
+        let event_id = self.waiting(execution_id).await;
+        let claimed = self.claim(&event_id, "w1").await;
+        assert!(is_ok(&claimed), "{}", claimed.text);
+        claimed.at("/meta/command_id")
+    }
+
+    pub(super) async fn log(&self, execution_id: &str) -> Vec<Value> {
         let path = format!("/api/executions/{execution_id}/events?limit=500");
         let log = self.get(&path).await;
         log.at("/events").as_array().unwrap().clone()
     }
 
-    async fn words(&self, execution_id: &str) -> Vec<String> {
+    pub(super) async fn words(&self, execution_id: &str) -> Vec<String> {
         let log = self.log(execution_id).await;
         let words = log.iter().map(|event| event["event_type"].as_str());
         words.map(|word| word.unwrap().to_owned()).collect()
     }
 
-    async fn status(&self, execution_id: &str) -> String {
+    pub(super) async fn status(&self, execution_id: &str) -> String {
         let path = format!("/api/executions/{execution_id}/status");
         self.get(&path).await.text_at("/status")
     }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use noetl_store::MemoryStore;
-use noetl_store::faulty::{Fault, FaultyStore};
+use noetl_store::faulty::{Fault, FaultyStore, Method};
+use noetl_types::ErrorCode;
 use serde_json::json;
 
 use super::tokens::{routes, with_some_id};
@@ -85,4 +86,44 @@ async fn no_answer_tells_what_broke_below() {
     }
     assert!(unavailable > 50, "the store was not asked: {unavailable}");
     house.shutdown.cancel();
+}
+
+/// Whoever waited for a connection in vain is told so and may come again, in a verdict as in an
+/// answer: nothing was done.
+#[tokio::test]
+async fn a_saturated_pool_is_told_as_what_it_is() {
+    let is_saturated = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&is_saturated);
+    let plan = Box::new(move |method| match method {
+        Method::Append | Method::Command if flag.load(Ordering::SeqCst) => Fault::Saturated,
+        _ => Fault::None,
+    });
+    let house = house_on(Arc::new(FaultyStore::new(MemoryStore::new(), plan))).await;
+    let execution_id = house.started().await;
+    let command = house.leased().await;
+    let before = house.log(&execution_id).await;
+    // A run that does not know a command asks the queue.
+    let mut forgotten = command.clone();
+    forgotten["command_id"] = json!("7000000000000000000");
+    is_saturated.store(true, Ordering::SeqCst);
+    for command in [&command, &forgotten] {
+        let reported = house.finish(command, json!(1)).await;
+        let result = reported.at("/results/0");
+        assert_eq!(result["status"], "rejected", "{result}");
+        assert_eq!(
+            result["code"],
+            ErrorCode::PoolSaturated.as_str(),
+            "{result}"
+        );
+        assert!(result["detail"].is_string(), "{result}");
+    }
+    let event = json!({ "step": "start", "event_type": "order.made",
+        "meta": { "business_object": {} } });
+    let events = json!({ "execution_id": execution_id, "events": [event] });
+    let told = house.post("/api/events/batch", events).await;
+    told.is_problem(ErrorCode::PoolSaturated);
+    assert_eq!(house.log(&execution_id).await, before);
+    is_saturated.store(false, Ordering::SeqCst);
+    let reported = house.finish(&command, json!(1)).await;
+    assert_eq!(reported.text_at("/results/0/status"), "accepted");
 }

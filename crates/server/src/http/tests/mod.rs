@@ -1,6 +1,7 @@
 //! Requests against a whole server on a store in memory.
 
 mod backends;
+mod batches;
 mod bodies;
 mod catalog;
 mod catalog_lists;

@@ -10,10 +10,12 @@
 mod claim;
 mod context;
 mod events;
+mod hearing;
 mod judge;
 mod keep;
 mod payload;
 mod tale;
+mod teller;
 
 pub(super) use keep::Claims;
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use noetl_types::ExecutionId;
 
-use super::letter::Letter;
+use super::letter::Envelope;
 use super::live::Live;
 
 /// An execution with its mailbox.
@@ -21,8 +21,8 @@ pub(super) struct Cell {
 
 #[derive(Default)]
 struct Mail {
-    letters: VecDeque<Letter>,
-    /// Whether a task takes letters out.
+    envelopes: VecDeque<Envelope>,
+    /// Whether a task takes them out.
     is_open: bool,
 }
 
@@ -41,38 +41,38 @@ impl Cell {
         self.mail.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a letter in; whether the caller has to see to it that somebody takes it out.
-    pub(super) fn put(&self, letter: Letter) -> bool {
+    /// Puts letters in; whether the caller has to see to it that somebody takes them out.
+    pub(super) fn put(&self, envelope: Envelope) -> bool {
         self.is_fresh.store(true, Ordering::Relaxed);
         let mut mail = self.mail();
-        mail.letters.push_back(letter);
+        mail.envelopes.push_back(envelope);
         !std::mem::replace(&mut mail.is_open, true)
     }
 
     /// Takes out what has come together. An empty mailbox is closed with the same look, so that
     /// the next letter finds somebody to take it out.
-    pub(super) fn take(&self, most: usize) -> Option<VecDeque<Letter>> {
+    pub(super) fn take(&self, most: usize) -> Option<VecDeque<Envelope>> {
         let mut mail = self.mail();
-        if mail.letters.is_empty() {
+        if mail.envelopes.is_empty() {
             mail.is_open = false;
             return None;
         }
-        let count = most.min(mail.letters.len());
-        let rest = mail.letters.split_off(count);
-        Some(std::mem::replace(&mut mail.letters, rest))
+        let count = most.min(mail.envelopes.len());
+        let rest = mail.envelopes.split_off(count);
+        Some(std::mem::replace(&mut mail.envelopes, rest))
     }
 
     /// Puts letters back where they came from.
-    pub(super) fn put_back(&self, letters: VecDeque<Letter>) {
+    pub(super) fn put_back(&self, envelopes: VecDeque<Envelope>) {
         let mut mail = self.mail();
-        for letter in letters.into_iter().rev() {
-            mail.letters.push_front(letter);
+        for envelope in envelopes.into_iter().rev() {
+            mail.envelopes.push_front(envelope);
         }
     }
 
     fn is_idle(&self) -> bool {
         let mail = self.mail();
-        mail.letters.is_empty() && !mail.is_open
+        mail.envelopes.is_empty() && !mail.is_open
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use noetl_api::command::LeasedCommand;
 use noetl_bus::Taker;
-use noetl_engine::{IgnoredResult, Input, SlotWant, Verdict};
+use noetl_engine::{IgnoredResult, Input, Late, SlotWant, Told, Verdict};
 use noetl_store::{Answered, DedupClaim, Fence, IdempotencyClaim};
 use noetl_types::{CommandId, ErrorCode, ExecutionId, Version};
 use tokio::sync::oneshot;
@@ -26,6 +26,8 @@ pub(crate) struct Letter {
     pub(super) ends_children: bool,
     /// Whom it comes from, where it may be somebody whom the execution is none of the business.
     pub(super) behalf: Option<Behalf>,
+    /// Whether an append of it with others was refused for what one of them brings.
+    pub(super) is_suspect: bool,
     pub(super) reply: oneshot::Sender<Result<Reply, RuntimeError>>,
 }
 
@@ -115,6 +117,7 @@ impl Letter {
             claims: Claims::default(),
             ends_children: false,
             behalf: None,
+            is_suspect: false,
             reply,
         };
         (letter, answer)
@@ -155,55 +158,113 @@ impl Letter {
         Self { offer, ..self }
     }
 
-    pub(super) fn is_fenced_by(&self, command: CommandId) -> bool {
+    fn is_fenced_by(&self, command: CommandId) -> bool {
         self.fence
             .as_ref()
             .is_some_and(|fence| fence.command_id == command)
     }
 
     /// Whether it brings an event whose id its sender has made.
-    pub(super) fn names_an_event(&self) -> bool {
+    fn names_an_event(&self) -> bool {
         matches!(self.input, Input::Told(_) | Input::Remark(_))
     }
 
     /// Whether an append that holds it holds nothing else. A start comes first anyway.
-    pub(super) fn stands_alone(&self) -> bool {
-        self.claims.idempotency.is_some() && !matches!(self.input, Input::Start(_))
+    fn stands_alone(&self) -> bool {
+        self.is_suspect
+            || self.claims.idempotency.is_some() && !matches!(self.input, Input::Start(_))
     }
 
     /// What is left of it once its fence has fallen: a report is noted as too late, and a lease that
     /// did not run out after all is no news.
-    pub(super) fn without_fence(self) -> Option<Self> {
-        let Self {
+    fn without_fence(self) -> Option<Self> {
+        let code = ErrorCode::NotLeaseHolder;
+        let input = match self.input {
+            Input::Report(report) => Input::Ignored(Box::new(IgnoredResult::of(&report, code))),
+            Input::Told(told) => Input::Told(Box::new(Told {
+                again: None,
+                late: Some(Late::Superseded(code)),
+                ..*told
+            })),
+            _ => {
+                let known = Reply {
+                    verdict: Some(Verdict::Duplicate),
+                    ..Reply::default()
+                };
+                // Nobody may wait any more.
+                drop(self.reply.send(Ok(known)));
+                return None;
+            }
+        };
+        Some(Self {
             input,
-            offer,
-            behalf,
-            reply,
-            ..
-        } = self;
-        let report = match &input {
-            Input::Report(report) => Some(&**report),
-            Input::Told(told) => Some(&told.report),
-            _ => None,
-        };
-        if let Some(report) = report {
-            let ignored = IgnoredResult::of(report, ErrorCode::NotLeaseHolder);
-            return Some(Self {
-                input: Input::Ignored(Box::new(ignored)),
-                fence: None,
-                offer,
-                claims: Claims::default(),
-                ends_children: false,
-                behalf,
-                reply,
-            });
+            fence: None,
+            claims: Claims::default(),
+            ..self
+        })
+    }
+}
+
+/// Letters that are decided in sequence and written together: what follows from all of them is in
+/// one append, or nothing is. Most hold one letter, and none holds nothing.
+pub(crate) struct Envelope(Vec<Letter>);
+
+impl From<Letter> for Envelope {
+    fn from(letter: Letter) -> Self {
+        Self(vec![letter])
+    }
+}
+
+impl Envelope {
+    /// Letters to be answered together, if there are any.
+    pub(crate) fn of(letters: Vec<Letter>) -> Option<Self> {
+        (!letters.is_empty()).then_some(Self(letters))
+    }
+
+    pub(super) fn letters(&self) -> &[Letter] {
+        &self.0
+    }
+
+    pub(super) fn into_letters(self) -> Vec<Letter> {
+        self.0
+    }
+
+    /// Whether an append that holds it holds nothing else.
+    pub(super) fn stands_alone(&self) -> bool {
+        self.0.iter().any(Letter::stands_alone)
+    }
+
+    /// Whether it brings an event whose id its sender has made.
+    pub(super) fn names_an_event(&self) -> bool {
+        self.0.iter().any(Letter::names_an_event)
+    }
+
+    /// The same, to be appended by itself.
+    pub(super) fn suspected(mut self) -> Self {
+        for letter in &mut self.0 {
+            letter.is_suspect = true;
         }
-        let known = Reply {
-            verdict: Some(Verdict::Duplicate),
-            ..Reply::default()
-        };
-        // Nobody may wait any more.
-        drop(reply.send(Ok(known)));
-        None
+        self
+    }
+
+    /// What is left of it once a fence has fallen.
+    pub(super) fn without_fence(self, command: CommandId) -> Option<Self> {
+        let left = self.0.into_iter().filter_map(|letter| {
+            if letter.is_fenced_by(command) {
+                letter.without_fence()
+            } else {
+                Some(letter)
+            }
+        });
+        Self::of(left.collect())
+    }
+
+    /// Tells the senders why it is not done.
+    pub(super) fn refuse(self, error: RuntimeError) {
+        let problem = error.into_problem();
+        for letter in self.0 {
+            // Nobody may wait any more.
+            drop(letter.reply.send(Err(problem.clone().into())));
+        }
     }
 }

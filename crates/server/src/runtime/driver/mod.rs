@@ -30,7 +30,7 @@ use super::{Core, Definition};
 use cell::{Cell, Cells};
 pub(super) use changes::timer_of;
 pub(super) use grant::{Granted, compose};
-pub(super) use letter::{Before, Claims, Letter, Offer, Reply};
+pub(super) use letter::{Before, Claims, Envelope, Letter, Offer, Reply};
 use live::Live;
 
 /// Executions in memory.
@@ -47,10 +47,10 @@ impl Driver {
 }
 
 impl Core {
-    /// Puts something into the mailbox of an execution.
-    pub(super) fn send(self: &Arc<Self>, execution_id: ExecutionId, letter: Letter) {
+    /// Puts something into the mailbox of an execution: a letter, or several that are one.
+    pub(super) fn send(self: &Arc<Self>, execution_id: ExecutionId, envelope: impl Into<Envelope>) {
         let cell = self.driver.cells.of(execution_id);
-        self.post(cell, letter);
+        self.post(cell, envelope.into());
     }
 
     /// Begins an execution.
@@ -63,11 +63,11 @@ impl Core {
     ) {
         let live = Live::born(definition, execution_id, facts);
         let cell = self.driver.cells.born(execution_id, live);
-        self.post(cell, letter);
+        self.post(cell, letter.into());
     }
 
-    fn post(self: &Arc<Self>, cell: Arc<Cell>, letter: Letter) {
-        if cell.put(letter) {
+    fn post(self: &Arc<Self>, cell: Arc<Cell>, envelope: Envelope) {
+        if cell.put(envelope) {
             let core = Arc::clone(self);
             // A task of its own, so that nobody who goes away leaves an execution half decided.
             self.tasks

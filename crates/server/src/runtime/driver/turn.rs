@@ -1,5 +1,6 @@
 //! One turn of an execution: decide what has come together, append it, tell everybody.
 
+mod batch;
 mod refused;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -7,33 +8,29 @@ use std::sync::Arc;
 
 use noetl_api::command::LeasedCommand;
 use noetl_engine::event::Event;
-use noetl_engine::{
-    Beside, Decision, Input, Moment, Refused, SlotChange, SlotWant, Verdict, decide, encode,
-};
+use noetl_engine::{Beside, Decision, SlotChange, SlotWant, Verdict, encode};
 use noetl_store::{
-    Append, AppendRefused, Appended, ExecutionView, Fence, NewResult, NewWait, TimerChange,
+    Append, AppendRefused, Appended, ExecutionView, Fence, NewResult, NewWait, StoreError,
+    TimerChange,
 };
 use noetl_types::{
-    CommandId, ErrorCode, EventId, Json, JsonMap, NewEvent, Text, Timestamp, Version, sha256,
+    CommandId, ErrorCode, EventId, Json, JsonMap, NewEvent, Text, Timestamp, sha256,
 };
 
+use self::batch::Batch;
 use super::beyond::{Beyond, wait_changes};
 use super::cell::Cell;
 use super::changes::{Changes, Queueing, timer_changes};
 use super::grant::{Grants, Offering};
-use super::letter::{Claims, Letter, Reply};
+use super::letter::{Claims, Envelope, Letter, Reply};
 use super::live::Live;
 use crate::metrics::EventLabels;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::outcome::Outcome;
 use crate::runtime::{Core, entropy};
 
-/// Letters that one append may answer.
-const MOST_LETTERS: usize = 256;
-/// Events after which an append takes no further decision.
-const MANY_EVENTS: usize = 4_000;
-/// Bytes of results after which an append takes no further decision.
-const MANY_BYTES: usize = 8 * 1024 * 1024;
+/// Letters that one append may answer; such that are one count once.
+const MOST_ENVELOPES: usize = 256;
 /// How often an append is tried before its senders are told that it did not work out.
 const MOST_TRIES: u32 = 30;
 /// A batch of no more letters keeps the state before it, so that a conflict costs only the tail.
@@ -41,10 +38,10 @@ const FEW_LETTERS: usize = 8;
 
 /// Takes turns until the mailbox is empty.
 pub(super) async fn take_turns(core: &Arc<Core>, cell: &Arc<Cell>) {
-    while let Some(letters) = cell.take(MOST_LETTERS) {
+    while let Some(envelopes) = cell.take(MOST_ENVELOPES) {
         let mut slot = cell.live.lock().await;
         let live = slot.take();
-        *slot = take_turn(core, cell, live, letters).await;
+        *slot = take_turn(core, cell, live, envelopes).await;
         let has_ended = slot.as_ref().is_none_or(|live| live.state.is_ended());
         drop(slot);
         if has_ended {
@@ -58,26 +55,27 @@ async fn take_turn(
     core: &Arc<Core>,
     cell: &Cell,
     mut live: Option<Live>,
-    mut letters: VecDeque<Letter>,
+    mut envelopes: VecDeque<Envelope>,
 ) -> Option<Live> {
+    // How the store failed so far, where it did.
+    let mut failed: Option<StoreError> = None;
     for attempt in 0..MOST_TRIES {
         let current = match live.take() {
             Some(live) => live,
             None => match Live::load(core, cell.execution_id).await {
                 Ok(Some(live)) => live,
                 Ok(None) => {
-                    refuse_all(letters, RuntimeError::no_execution);
+                    refuse_all(envelopes, RuntimeError::no_execution());
                     return None;
                 }
                 Err(error) => {
-                    let problem = error.into_problem();
-                    refuse_all(letters, || RuntimeError::from(problem.clone()));
+                    refuse_all(envelopes, error);
                     return None;
                 }
             },
         };
-        letters = of_its_own(&current, letters);
-        let batch = Batch::decide(core, current, letters).await;
+        envelopes = of_its_own(&current, envelopes);
+        let batch = Batch::decide(core, current, envelopes).await;
         cell.put_back(batch.rest);
         let draft = match batch.draft {
             Ok(draft) => draft,
@@ -88,68 +86,70 @@ async fn take_turn(
             Written::Done(live) => return Some(*live),
             Written::Again {
                 live: known,
-                letters: again,
+                envelopes: again,
                 pause,
+                error,
             } => {
                 if again.is_empty() {
                     return known.map(|live| *live);
                 }
-                letters = again;
+                envelopes = again;
+                failed = failed.filter(may_have_worked).or(error);
                 live = known.map(|live| *live);
                 if pause {
                     tokio::time::sleep(entropy::backoff(&*core.chance, attempt)).await;
                 }
             }
-            Written::Refused { letters, error } => {
-                let problem = error.into_problem();
-                refuse_all(letters, || RuntimeError::from(problem.clone()));
+            Written::Refused { envelopes, error } => {
+                let unsure = failed.filter(may_have_worked);
+                refuse_all(envelopes, unsure.map_or(error, RuntimeError::from));
                 return None;
             }
         }
     }
-    refuse_all(letters, || {
-        let text = "others keep writing to the execution; try again later";
-        RuntimeError::refused(ErrorCode::StoreUnavailable, text)
-    });
+    let error = failed.map_or_else(
+        || {
+            let text = "others keep writing to the execution; try again later";
+            RuntimeError::refused(ErrorCode::StoreUnavailable, text)
+        },
+        RuntimeError::from,
+    );
+    refuse_all(envelopes, error);
     None
 }
 
-/// The letters of those whom an execution is the business of; the others are refused.
-fn of_its_own(live: &Live, letters: VecDeque<Letter>) -> VecDeque<Letter> {
-    let keep = |letter: Letter| {
-        let behalf = letter.behalf.as_ref();
-        let checked = behalf.map(|behalf| behalf.check(&live.header.tenant_id, &live.pool));
-        match checked {
-            Some(Err(error)) => {
-                // Nobody may wait any more.
-                drop(letter.reply.send(Err(error)));
-                None
-            }
-            Some(Ok(())) | None => Some(letter),
+/// Whether an append that failed may be there all the same, so that nobody is told that it is not.
+fn may_have_worked(failed: &StoreError) -> bool {
+    matches!(
+        failed,
+        StoreError::Retry {
+            outcome_unknown: true,
+            ..
         }
+    )
+}
+
+/// The letters of those whom an execution is the business of; the others are refused.
+fn of_its_own(live: &Live, envelopes: VecDeque<Envelope>) -> VecDeque<Envelope> {
+    let foreign = |letter: &Letter| {
+        let behalf = letter.behalf.as_ref()?;
+        behalf.check(&live.header.tenant_id, &live.pool).err()
     };
-    letters.into_iter().filter_map(keep).collect()
+    let keep = |envelope: Envelope| match envelope.letters().iter().find_map(foreign) {
+        Some(error) => {
+            envelope.refuse(error);
+            None
+        }
+        None => Some(envelope),
+    };
+    envelopes.into_iter().filter_map(keep).collect()
 }
 
-fn refuse_all(letters: VecDeque<Letter>, error: impl Fn() -> RuntimeError) {
-    for letter in letters {
-        // Nobody may wait any more.
-        drop(letter.reply.send(Err(error())));
+fn refuse_all(envelopes: VecDeque<Envelope>, error: RuntimeError) {
+    let problem = error.into_problem();
+    for envelope in envelopes {
+        envelope.refuse(problem.clone().into());
     }
-}
-
-/// Letters that were decided, and those that have to wait for the next append.
-struct Batch {
-    draft: Result<Draft, Box<Live>>,
-    rest: VecDeque<Letter>,
-}
-
-/// Why a letter led to no decision.
-enum Undecided {
-    /// The engine says no, as far as the state tells.
-    Refused(Refused),
-    /// Something that it needs could not be had.
-    Failed(RuntimeError),
 }
 
 /// Decisions that are to be appended.
@@ -159,7 +159,10 @@ struct Draft {
     live: Live,
     /// The execution before them, where it is cheap to keep.
     before: Option<Live>,
-    decided: Vec<Decided>,
+    /// What was decided about each letter; such that are one stand together.
+    decided: Vec<Vec<Decided>>,
+    /// What must be true of leases for the decisions to count; a command has one fence.
+    fences: BTreeMap<CommandId, Fence>,
     events: Vec<Event>,
     changes: Changes,
     results: Vec<NewResult>,
@@ -208,100 +211,30 @@ enum Written {
     Again {
         /// The execution as it is now, where that is known.
         live: Option<Box<Live>>,
-        letters: VecDeque<Letter>,
+        envelopes: VecDeque<Envelope>,
         /// Whether to wait a little first.
         pause: bool,
+        /// How the store failed, where it did.
+        error: Option<StoreError>,
     },
     Refused {
-        letters: VecDeque<Letter>,
+        envelopes: VecDeque<Envelope>,
         error: RuntimeError,
     },
 }
 
-impl Batch {
-    /// Decides letters in sequence, as far as one append can hold what follows.
-    async fn decide(core: &Arc<Core>, live: Live, mut letters: VecDeque<Letter>) -> Self {
-        let mut draft = Draft::new(live, letters.len(), core.clock.now());
-        let mut payloads = BTreeMap::new();
-        let mut bytes = 0;
-        // Nobody else can have written to an execution that the store does not know.
-        let mut is_newest = draft.live.birth.is_some();
-        while let Some(letter) = letters.pop_front() {
-            // What may have been done before has an append of its own, so that it fails no others.
-            let is_alone = letter.stands_alone();
-            if is_alone && !draft.decided.is_empty() {
-                letters.push_front(letter);
-                break;
-            }
-            if draft.has_begun_by(&letter) {
-                draft.decided.push(Decided {
-                    letter,
-                    verdict: Verdict::Accepted,
-                    issued: u32::try_from(draft.live.state.open_commands()).unwrap_or(u32::MAX),
-                    wants: Vec::new(),
-                });
-                continue;
-            }
-            match draft.decision(core, &letter, &mut payloads).await {
-                Err(Undecided::Failed(error)) => drop(letter.reply.send(Err(error))),
-                // A refusal is not checked by an append, so it needs the newest state.
-                Err(Undecided::Refused(_)) if !is_newest => {
-                    if !draft.decided.is_empty() {
-                        letters.push_front(letter);
-                        break;
-                    }
-                    match draft.catch_up(core).await {
-                        Ok(()) => {
-                            is_newest = true;
-                            letters.push_front(letter);
-                        }
-                        // What is not known is not refused: whoever asks takes a refusal for good.
-                        Err(error) => drop(letter.reply.send(Err(error))),
-                    }
-                }
-                Err(Undecided::Refused(refused)) => {
-                    drop(letter.reply.send(Err(refused.into())));
-                }
-                Ok(decision) if draft.changes.collide_with(&decision.events) => {
-                    letters.push_front(letter);
-                    break;
-                }
-                Ok(decision) => {
-                    bytes += decision
-                        .payloads
-                        .iter()
-                        .map(|p| p.bytes.len())
-                        .sum::<usize>();
-                    draft.take(letter, decision, &mut payloads);
-                }
-            }
-            let is_full = draft.events.len() >= MANY_EVENTS || bytes >= MANY_BYTES;
-            if is_full || is_alone && !draft.decided.is_empty() {
-                break;
-            }
-        }
-        let draft = if draft.events.is_empty() {
-            Err(draft.answer_without_writing())
-        } else {
-            Ok(draft)
-        };
-        Self {
-            draft,
-            rest: letters,
-        }
-    }
-}
-
 impl Draft {
-    /// No decision yet about so many letters.
-    fn new(live: Live, letters: usize, now: Timestamp) -> Self {
+    /// No decision yet about letters.
+    fn new(live: Live, envelopes: &VecDeque<Envelope>, now: Timestamp) -> Self {
+        let letters = envelopes.iter().map(|envelope| envelope.letters().len());
         Self {
             now,
             timers: live.open_timers(),
             waits: live.open_waits(),
-            before: (letters <= FEW_LETTERS).then(|| live.copy()),
+            before: (letters.sum::<usize>() <= FEW_LETTERS).then(|| live.copy()),
             live,
-            decided: Vec::with_capacity(letters),
+            decided: Vec::with_capacity(envelopes.len()),
+            fences: BTreeMap::new(),
             events: Vec::new(),
             changes: Changes::default(),
             results: Vec::new(),
@@ -322,64 +255,21 @@ impl Draft {
         caught_up
     }
 
-    /// What follows from a letter, with whatever has to be fetched for it.
-    async fn decision(
-        &self,
-        core: &Arc<Core>,
-        letter: &Letter,
-        payloads: &mut BTreeMap<Arc<str>, Json>,
-    ) -> Result<Decision, Undecided> {
-        let mut caches = BTreeMap::new();
-        loop {
-            let (state, plan) = (&self.live.state, &self.live.definition.plan);
-            let lent = core.ids.with(self.now, |ids| {
-                let mut moment = Moment {
-                    now: self.now,
-                    ids,
-                    payloads: &*payloads,
-                    caches: &caches,
-                };
-                decide(state, plan, letter.input.clone(), &mut moment)
-            });
-            match lent.map_err(|error| Undecided::Failed(error.into()))? {
-                Ok(decision) => return Ok(decision),
-                Err(Refused::NeedsPayload(uri)) if !payloads.contains_key(&uri) => {
-                    let payload = core.fetch(&uri).await.map_err(Undecided::Failed)?;
-                    payloads.insert(uri, payload);
-                }
-                Err(Refused::NeedsCache(key)) if !caches.contains_key(&key) => {
-                    let tenant_id = &self.live.header.tenant_id;
-                    let found = core.cached(tenant_id, &key, self.now).await;
-                    caches.insert(key, found.map_err(Undecided::Failed)?);
-                }
-                Err(refused) => return Err(Undecided::Refused(refused)),
-            }
-        }
-    }
-
-    /// Whether a letter begins what has begun. Ids are made once, so an earlier try of the same
-    /// letter went through, though nobody could tell.
-    fn has_begun_by(&self, letter: &Letter) -> bool {
-        matches!(letter.input, Input::Start(_)) && self.live.state.version() > Version::EMPTY
-    }
-
-    fn take(
-        &mut self,
-        letter: Letter,
-        mut decision: Decision,
-        payloads: &mut BTreeMap<Arc<str>, Json>,
-    ) {
+    /// What is decided about a letter, added to what was decided before it.
+    fn take(&mut self, letter: Letter, mut decision: Decision) -> Decided {
         let verdict = decision.verdict;
         self.beside.append(&mut decision.beside);
-        for payload in &decision.payloads {
-            payloads.insert(payload.reference.uri().into(), payload.content.clone());
-            self.results.push(NewResult {
-                result_id: payload.result_id,
-                name: payload.name.as_str().into(),
-                sha256: sha256(&payload.bytes),
-                bytes: Arc::clone(&payload.bytes),
-                media_type: "application/json".into(),
-            });
+        let results = decision.payloads.iter().map(|payload| NewResult {
+            result_id: payload.result_id,
+            name: payload.name.as_str().into(),
+            sha256: sha256(&payload.bytes),
+            bytes: Arc::clone(&payload.bytes),
+            media_type: "application/json".into(),
+        });
+        self.results.extend(results);
+        let fence = letter.fence.clone();
+        if let (Verdict::Accepted, Some(fence)) = (verdict, fence) {
+            self.fences.insert(fence.command_id, fence);
         }
         let queueing = Queueing {
             pool: &self.live.pool,
@@ -400,18 +290,18 @@ impl Draft {
         let events = decision.commit(&mut self.live.state);
         self.live.note_node(&events);
         self.events.extend(events);
-        self.decided.push(Decided {
+        Decided {
             letter,
             verdict,
             issued: u32::try_from(issued).unwrap_or(u32::MAX),
             wants,
-        });
+        }
     }
 
     /// All letters told what was known already.
     fn answer_without_writing(self) -> Box<Live> {
         let version = self.live.head.version;
-        for decided in self.decided {
+        for decided in self.decided.into_iter().flatten() {
             let reply = Reply {
                 verdict: Some(decided.verdict),
                 version,
@@ -431,7 +321,7 @@ impl Draft {
                 offer: Arc::clone(offer),
             })
         };
-        let decided = self.decided.iter().enumerate();
+        let decided = self.decided.iter().flatten().enumerate();
         decided.filter_map(offering).collect()
     }
 
@@ -484,7 +374,7 @@ impl Draft {
             }
         };
         let commands = std::mem::take(&mut self.changes).into_vec();
-        let claims = self.decided.iter().map(Decided::claims);
+        let claims = self.decided.iter().flatten().map(Decided::claims);
         let claims = claims.fold(Claims::default(), |found, claims| Claims {
             dedup: found.dedup.or(claims.dedup),
             idempotency: found.idempotency.or(claims.idempotency),
@@ -499,7 +389,7 @@ impl Draft {
             outbox: false,
             start: live.birth.clone(),
             view: view(live, &self.events),
-            fences: self.fences(),
+            fences: self.fences.values().cloned().collect(),
             commands,
             timers,
             results: std::mem::take(&mut self.results),
@@ -510,16 +400,6 @@ impl Draft {
             dedup: claims.dedup,
             idempotency: claims.idempotency,
         }
-    }
-
-    fn fences(&self) -> Vec<Fence> {
-        let counts = |decided: &&Decided| decided.verdict == Verdict::Accepted;
-        let fence = |decided: &Decided| decided.letter.fence.clone();
-        self.decided
-            .iter()
-            .filter(counts)
-            .filter_map(fence)
-            .collect()
     }
 
     /// Tells everybody what was written.
@@ -545,7 +425,7 @@ impl Draft {
         let version = appended.head.version;
         core.alarms.set(execution_id, self.armed);
         let ends_children = |decided: &Decided| decided.letter.ends_children;
-        let ending = self.decided.iter().position(ends_children);
+        let ending = self.decided.iter().flatten().position(ends_children);
         let (owed, mut children) = self.beyond.into_owed(ending.is_some());
         core.run_errands(execution_id, owed);
         if outcome.is_some() {
@@ -554,7 +434,7 @@ impl Draft {
         core.followers.tell(execution_id, version, outcome.clone());
         core.appended
             .send_modify(|count| *count = count.wrapping_add(1));
-        for (index, decided) in self.decided.into_iter().enumerate() {
+        for (index, decided) in self.decided.into_iter().flatten().enumerate() {
             let reply = Reply {
                 before: None,
                 verdict: Some(decided.verdict),

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use noetl_store::{AppendRefused, StoreError};
 use noetl_types::ErrorCode;
 
-use super::{Draft, Written, refuse_all};
+use super::{Decided, Draft, Written};
 use crate::runtime::Core;
-use crate::runtime::driver::letter::{Before, Letter, Reply};
+use crate::runtime::driver::letter::{Before, Envelope, Reply};
 use crate::runtime::driver::live::Live;
 use crate::runtime::error::RuntimeError;
 
@@ -16,73 +16,75 @@ impl Draft {
     /// Finds out what to do about an append that did not go through.
     pub(super) async fn failed(self, core: &Arc<Core>, refused: AppendRefused) -> Written {
         let is_birth = self.live.birth.is_some();
-        let letters: VecDeque<Letter> = self
-            .decided
-            .into_iter()
-            .map(|decided| decided.letter)
-            .collect();
+        let together = |decided: Vec<Decided>| {
+            let letters = decided.into_iter().map(|decided| decided.letter);
+            Envelope::of(letters.collect())
+        };
+        let envelopes: VecDeque<Envelope> = self.decided.into_iter().filter_map(together).collect();
         match refused {
             // What nobody has written yet has no log to read: it is tried again as it is.
             AppendRefused::Conflict { .. } if is_birth => Written::Again {
                 live: self.before.map(Box::new),
-                letters,
+                envelopes,
                 pause: true,
+                error: None,
             },
             AppendRefused::Conflict { .. } | AppendRefused::Terminal => Written::Again {
                 live: caught_up(core, self.before).await,
-                letters,
+                envelopes,
                 pause: false,
+                error: None,
             },
             AppendRefused::Fenced { command_id } => Written::Again {
                 live: self.before.map(Box::new),
-                letters: letters
+                envelopes: envelopes
                     .into_iter()
-                    .filter_map(|letter| {
-                        if letter.is_fenced_by(command_id) {
-                            letter.without_fence()
-                        } else {
-                            Some(letter)
-                        }
-                    })
+                    .filter_map(|envelope| envelope.without_fence(command_id))
                     .collect(),
                 pause: false,
+                error: None,
             },
             // An id that was made is made once: the first try has gone through after all.
             AppendRefused::AlreadyExists => Written::Again {
                 live: None,
-                letters,
+                envelopes,
                 pause: false,
+                error: None,
             },
             // Somebody has used the id of an event before; the others have nothing to do with it.
-            AppendRefused::IdTaken if letters.iter().any(Letter::names_an_event) => {
-                let (named, letters) = letters.into_iter().partition(Letter::names_an_event);
-                refuse_all(named, || {
-                    let text = "the id of the event is taken";
-                    RuntimeError::refused(ErrorCode::IdConflict, text)
-                });
+            AppendRefused::IdTaken if envelopes.iter().any(Envelope::names_an_event) => {
                 Written::Again {
                     live: self.before.map(Box::new),
-                    letters,
+                    envelopes: without_taken(envelopes),
                     pause: false,
+                    error: None,
                 }
             }
-            AppendRefused::Store(StoreError::Retry {
-                outcome_unknown, ..
-            }) => Written::Again {
+            // Whoever waited for a connection in vain has waited long enough.
+            AppendRefused::Store(error) if error.saturated().is_some() => Written::Refused {
+                envelopes,
+                error: error.into(),
+            },
+            AppendRefused::Store(
+                error @ StoreError::Retry {
+                    outcome_unknown, ..
+                },
+            ) => Written::Again {
                 // Whether it was written is told by the log, and of a birth by trying it again.
                 live: self
                     .before
                     .filter(|_| is_birth || !outcome_unknown)
                     .map(Box::new),
-                letters,
+                envelopes,
                 pause: true,
+                error: Some(error),
             },
             AppendRefused::Duplicate { execution_id } => {
-                known(letters, &Before::Duplicate(execution_id))
+                known(envelopes, &Before::Duplicate(execution_id))
             }
-            AppendRefused::Replay(answered) => known(letters, &Before::Replay(answered)),
+            AppendRefused::Replay(answered) => known(envelopes, &Before::Replay(answered)),
             refused => Written::Refused {
-                letters,
+                envelopes,
                 error: error_of(refused),
             },
         }
@@ -90,8 +92,8 @@ impl Draft {
 }
 
 /// Tells everybody that it was done before: nothing was written, and the execution is not there.
-fn known(letters: VecDeque<Letter>, before: &Before) -> Written {
-    for letter in letters {
+fn known(envelopes: VecDeque<Envelope>, before: &Before) -> Written {
+    for letter in envelopes.into_iter().flat_map(Envelope::into_letters) {
         let reply = Reply {
             before: Some(before.clone()),
             ..Reply::default()
@@ -100,9 +102,29 @@ fn known(letters: VecDeque<Letter>, before: &Before) -> Written {
     }
     Written::Again {
         live: None,
-        letters: VecDeque::new(),
+        envelopes: VecDeque::new(),
         pause: false,
+        error: None,
     }
+}
+
+/// Refuses what brings an id that is taken. Where several bring ids, each is tried by itself: then
+/// it is known which of them it is.
+fn without_taken(envelopes: VecDeque<Envelope>) -> VecDeque<Envelope> {
+    let named = envelopes
+        .iter()
+        .filter(|envelope| envelope.names_an_event());
+    let is_found = named.count() == 1;
+    let keep = |envelope: Envelope| match envelope.names_an_event() {
+        true if is_found => {
+            let text = "the id of the event is taken";
+            envelope.refuse(RuntimeError::refused(ErrorCode::IdConflict, text));
+            None
+        }
+        true => Some(envelope.suspected()),
+        false => Some(envelope),
+    };
+    envelopes.into_iter().filter_map(keep).collect()
 }
 
 /// The state before a conflict with what others wrote since; nothing where it has to be loaded.
