@@ -182,7 +182,10 @@ impl<T> Desk<T> {
     /// Notes that work was left in the store, and lets as many waiters look.
     pub fn left(&self, pool: &PoolName, count: usize) {
         let mut pools = lock(&self.pools);
-        let pool = pool_of(&mut pools, pool);
+        // Where nobody has asked yet, whoever does looks anyway.
+        let Some(pool) = pools.get_mut(pool) else {
+            return;
+        };
         pool.generation += 1;
         pool.has_backlog = true;
         let mut open = count;
@@ -210,10 +213,12 @@ impl<T> Desk<T> {
         }
     }
 
-    /// Lets every waiter look: time has passed, or the process ends.
+    /// Lets every waiter look, and whoever is looking look once more: time has passed, others may
+    /// have left something, or the process ends.
     pub fn look_again(&self) {
         let mut pools = lock(&self.pools);
         for pool in pools.values_mut() {
+            pool.generation += 1;
             pool.has_backlog = true;
             for waiting in pool.waiting.drain(..) {
                 // One that is gone needs no waking.
@@ -367,6 +372,24 @@ mod tests {
         assert!(desk.wait(&pool(), taker(1), mark).is_none());
         desk.emptied(&pool(), mark);
         assert!(desk.mark(&pool()).has_backlog, "the mark is older");
+    }
+
+    #[test]
+    fn nobody_waits_past_the_word_to_look_again() {
+        let desk = Desk::<u32>::default();
+        let mark = desk.mark(&pool());
+        desk.look_again();
+        desk.emptied(&pool(), mark);
+        assert!(desk.mark(&pool()).has_backlog);
+        assert!(desk.wait(&pool(), taker(1), mark).is_none());
+    }
+
+    #[test]
+    fn a_pool_that_nobody_asked_for_is_not_kept_in_mind() {
+        let desk = Desk::<u32>::default();
+        desk.left(&pool(), 1);
+        assert!(lock(&desk.pools).is_empty());
+        assert!(desk.mark(&pool()).has_backlog);
     }
 
     #[test]

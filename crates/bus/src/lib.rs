@@ -11,4 +11,4 @@ mod followers;
 pub mod nats;
 
 pub use desk::{Desk, Mark, Reservation, Taker, Wait, Wake};
-pub use followers::{Followers, Following, Seen};
+pub use followers::{Followers, Following};

@@ -20,6 +20,7 @@ mod credentials;
 mod error;
 mod fair;
 pub mod faulty;
+mod line;
 mod machines;
 mod memory;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
@@ -44,6 +45,7 @@ mod vault;
 pub use commons::Commons;
 pub use credentials::Credentials;
 pub use error::{Cause, Saturated, StoreError};
+pub use line::Line;
 pub use memory::MemoryStore;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub use migration::Schema;

@@ -39,7 +39,7 @@ impl Machines {
             owner: request.owner,
             lease_until: request.lease_until,
         };
-        let lease = machine.lease(machine_id);
+        let lease = machine.lease(machine_id, self.others(machine_id, request.now));
         self.0.insert(machine_id, machine);
         Ok(lease)
     }
@@ -70,10 +70,19 @@ impl Machines {
         unused.or_else(longest_free).ok_or(MachineRefused::NoneFree)
     }
 
+    /// How many other machine ids are somebody's.
+    fn others(&self, own: MachineId, now: Timestamp) -> usize {
+        let is_other = |(machine_id, machine): &(&MachineId, &Machine)| {
+            **machine_id != own && machine.lease_until > now
+        };
+        self.0.iter().filter(is_other).count()
+    }
+
     pub(crate) fn renew(
         &mut self,
         renewal: &MachineRenewal,
     ) -> Result<MachineLease, MachineRefused> {
+        let others = self.others(renewal.machine_id, renewal.now);
         let machine = self.0.get_mut(&renewal.machine_id);
         let Some(machine) = machine.filter(|machine| machine.epoch == renewal.epoch) else {
             return Err(MachineRefused::Lost);
@@ -86,17 +95,18 @@ impl Machines {
         } else {
             machine.high_water = machine.high_water.max(renewal.high_water);
         }
-        Ok(machine.lease(renewal.machine_id))
+        Ok(machine.lease(renewal.machine_id, others))
     }
 }
 
 impl Machine {
-    fn lease(&self, machine_id: MachineId) -> MachineLease {
+    fn lease(&self, machine_id: MachineId, others: usize) -> MachineLease {
         MachineLease {
             machine_id,
             epoch: self.epoch,
             high_water: self.high_water,
             lease_until: self.lease_until,
+            others,
         }
     }
 }

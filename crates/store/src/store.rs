@@ -12,6 +12,7 @@ use noetl_types::{
 use crate::commons::Commons;
 use crate::credentials::Credentials;
 use crate::error::StoreError;
+use crate::line::Line;
 use crate::model::{
     Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Claim,
     ClaimedCommand, Command, CommandFilter, CommandPage, Counts, DueTimer, Execution,
@@ -224,4 +225,9 @@ pub trait Store:
 
     /// Keeps a machine id and moves its mark forward.
     async fn renew_machine(&self, renewal: MachineRenewal) -> Result<MachineLease, MachineRefused>;
+
+    /// A new line to the other processes on this store; `None` where it is never shared.
+    async fn line(&self) -> Result<Option<Box<dyn Line>>, StoreError> {
+        Ok(None)
+    }
 }

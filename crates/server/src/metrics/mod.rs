@@ -6,6 +6,7 @@
 
 mod gauges;
 mod labels;
+mod neighbours;
 mod platform;
 mod stream;
 
@@ -23,6 +24,7 @@ use prometheus_client::registry::Registry;
 pub(crate) use gauges::Gauges;
 use labels::{DedupLabels, ExecuteLabels, HttpLabels, WriteLabels};
 pub(crate) use labels::{Entry, EventLabels, Outcome};
+use neighbours::Neighbours;
 use platform::Platform;
 use stream::Stream;
 
@@ -53,6 +55,7 @@ pub(crate) struct Metrics {
     gauges: Gauges,
     platform: Platform,
     stream: Stream,
+    neighbours: Neighbours,
 }
 
 impl fmt::Debug for Metrics {
@@ -75,6 +78,7 @@ impl Default for Metrics {
             gauges: Gauges::registered(&mut registry),
             platform: Platform::registered(&mut registry),
             stream: Stream::registered(&mut registry),
+            neighbours: Neighbours::registered(&mut registry),
             registry,
             events: Family::default(),
             append_seconds: seconds(),
@@ -159,6 +163,11 @@ impl Metrics {
     /// How the log goes out.
     pub(crate) const fn stream(&self) -> &Stream {
         &self.stream
+    }
+
+    /// How the servers on one store hear each other.
+    pub(crate) const fn neighbours(&self) -> &Neighbours {
+        &self.neighbours
     }
 
     /// Events were appended.

@@ -14,9 +14,6 @@ use crate::runtime::{Runtime, RuntimeError};
 
 /// Events that are told at once.
 const CHUNK: i64 = 200;
-/// How long to wait for word from this server before the log is looked at, since another server may
-/// have written to it.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Tells every event of an execution once, in order, until its end.
 #[derive(Clone)]
@@ -74,7 +71,9 @@ impl Follower {
                 return Ok(Some(Vec::new()));
             }
             let told = following.past(self.after);
-            drop(tokio::time::timeout(left.min(LOOK_EVERY), told).await);
+            // Another server may have written to the log, of which nobody here is told.
+            let look = Duration::from_millis(self.runtime.settings().sweep.as_ms());
+            drop(tokio::time::timeout(left.min(look), told).await);
         }
     }
 }

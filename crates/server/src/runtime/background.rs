@@ -43,6 +43,8 @@ impl Core {
         let core = Arc::clone(self);
         self.tasks
             .spawn(async move { core.look_after_store().await });
+        let core = Arc::clone(self);
+        self.tasks.spawn(async move { core.keep_in_touch().await });
         if self.traces.is_on() {
             let core = Arc::clone(self);
             self.tasks.spawn(async move { core.trace_for_ever().await });

@@ -12,6 +12,7 @@ use noetl_store::{MachineLease, MachineRefused, MachineRenewal, MachineRequest, 
 use noetl_types::id::{ClockError, HighWater, Id};
 use noetl_types::limits::MAX_ID_AHEAD;
 use noetl_types::{IdGenerator, MachineId, Millis, Text, Timestamp};
+use tokio::sync::watch;
 
 /// How long a machine id is leased for.
 const LEASE: Millis = Millis::from_secs(30);
@@ -27,6 +28,8 @@ pub(crate) struct Ids {
     held: Mutex<Held>,
     /// Until when ids may be made, in microseconds.
     usable_until: AtomicI64,
+    /// How many other processes had a machine id when this one last leased or renewed its own.
+    others: watch::Sender<usize>,
 }
 
 /// A machine id, and the ids that are made under it.
@@ -71,6 +74,7 @@ impl Ids {
             wanted,
             held: Mutex::new(Held::of(&lease)),
             usable_until: AtomicI64::new(0),
+            others: watch::Sender::new(lease.others),
         };
         // The mark is set before the first id is made.
         ids.keep(now).await?;
@@ -89,7 +93,13 @@ impl Ids {
                 generator: IdGenerator::new(MachineId::MIN, HighWater::NONE),
             }),
             usable_until: AtomicI64::new(0),
+            others: watch::Sender::new(0),
         }
+    }
+
+    /// How many other processes there are on the store, as it was known at the last renewal.
+    pub(crate) fn others(&self) -> watch::Receiver<usize> {
+        self.others.subscribe()
     }
 
     /// Keeps the machine id, or takes another one where somebody else has it by now.
@@ -111,7 +121,12 @@ impl Ids {
     async fn keep(&self, now: Timestamp) -> Result<(), MachineRefused> {
         let lease_until = now.saturating_add(LEASE);
         let mark = mark(self.held().machine_id, lease_until);
-        self.renewal(lease_until, mark, false).await?;
+        let lease = self.renewal(now, lease_until, mark, false).await?;
+        self.others.send_if_modified(|others| {
+            let is_new = *others != lease.others;
+            *others = lease.others;
+            is_new
+        });
         self.usable_until
             .store(lease_until.as_micros(), Ordering::Release);
         Ok(())
@@ -121,13 +136,14 @@ impl Ids {
     pub(crate) async fn give_back(&self, now: Timestamp) {
         self.usable_until.store(0, Ordering::Release);
         let high_water = self.held().generator.high_water();
-        if let Err(refused) = self.renewal(now, high_water, true).await {
+        if let Err(refused) = self.renewal(now, now, high_water, true).await {
             tracing::debug!(%refused, "the machine id was not given back");
         }
     }
 
     async fn renewal(
         &self,
+        now: Timestamp,
         lease_until: Timestamp,
         high_water: HighWater,
         gives_back: bool,
@@ -138,6 +154,7 @@ impl Ids {
                 machine_id: held.machine_id,
                 epoch: held.epoch,
                 high_water,
+                now,
                 lease_until,
                 gives_back,
             }

@@ -18,6 +18,7 @@ mod globs;
 mod ids;
 mod leases;
 mod messaging;
+mod neighbours;
 mod outbox;
 mod outcome;
 mod platform;
@@ -70,6 +71,7 @@ pub(crate) use error::causes;
 use ids::Ids;
 use messaging::Messaging;
 pub use messaging::NatsSettings;
+use neighbours::Neighbours;
 pub(crate) use outcome::Outcome;
 pub(crate) use requests::{Admitted, AtWork};
 pub use settings::Settings;
@@ -114,7 +116,9 @@ struct Core {
     worries: Worries,
     /// The way to other processes, where there is one.
     messaging: Option<Messaging>,
-    /// Changes with every append of this process.
+    /// The other servers on the same store.
+    neighbours: Neighbours,
+    /// Changes with every append of this process, and with every one that others tell of.
     appended: watch::Sender<u64>,
     /// What this process is called among servers.
     instance: Text,
@@ -354,7 +358,7 @@ impl Runtime {
         drop(tokio::time::timeout(patience, following.past(after)).await);
     }
 
-    /// Hears of what this server appends to an execution from now on.
+    /// Hears of what is appended to an execution from now on: here, or by another server that says so.
     pub(crate) fn following(&self, execution_id: ExecutionId) -> Following<Outcome> {
         self.core.followers.follow(execution_id)
     }
@@ -381,6 +385,7 @@ impl Core {
             worries: Worries::default(),
             metrics: Arc::default(),
             messaging: parts.messaging,
+            neighbours: Neighbours::default(),
             appended: watch::Sender::new(0),
             instance: parts.instance,
             tokens: Tokens::default(),

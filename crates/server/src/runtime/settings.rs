@@ -44,7 +44,8 @@ pub struct Settings {
     pub platform: bool,
     /// Days after which the daily cleanup drops the logs of ended runs; 0 keeps them.
     pub auto_purge_days: u32,
-    /// How often the store is asked for what has run out, has come due or was left by others.
+    /// How often the store is asked for what has run out, has come due or was written by others, of
+    /// which nobody may have told.
     pub sweep: Millis,
     /// The keys that secrets are sealed under; without them none are kept.
     pub keys: Option<Arc<KeyRing>>,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noetl_api::execute::{self, ExecuteAnswer, ExecuteRequest};
+use noetl_bus::Following;
 use noetl_engine::{Input, Start};
 use noetl_store::{Answered, CatalogKey, ExecutionFacts, Origin};
 use noetl_types::limits::{MAX_LONG_POLL, Priority};
@@ -140,9 +141,9 @@ impl Runtime {
         let outcome = match (reply.outcome, wait, &mut following) {
             (Some(outcome), _, _) => Some(outcome),
             (None, Some(wait), Some(following)) => {
-                let end = tokio::time::timeout(wait, following.end());
+                let end = self.core.end_within(execution_id, following, wait);
                 let end = self.core.shutdown.run_until_cancelled(end).await;
-                end.and_then(Result::ok)
+                end.and_then(Result::ok).flatten()
             }
             (None, _, _) => None,
         };
@@ -194,12 +195,13 @@ impl Runtime {
         if let Some(outcome) = self.core.ended(execution_id).await? {
             return self.core.told(outcome).await.map(Some);
         }
-        match tokio::time::timeout(patience, following.end()).await {
-            Ok(outcome) => self.core.told(outcome).await.map(Some),
-            Err(_) => match self.core.ended(execution_id).await? {
-                Some(outcome) => self.core.told(outcome).await.map(Some),
-                None => Ok(None),
-            },
+        let end = self
+            .core
+            .end_within(execution_id, &mut following, patience)
+            .await?;
+        match end {
+            Some(outcome) => self.core.told(outcome).await.map(Some),
+            None => Ok(None),
         }
     }
 }
@@ -392,6 +394,31 @@ impl Core {
             return Ok(None);
         }
         self.last_outcome(&execution).await.map(Some)
+    }
+
+    /// The end of an execution that was followed since before it could end; nothing where it goes on
+    /// for so long.
+    async fn end_within(
+        &self,
+        execution_id: ExecutionId,
+        following: &mut Following<Outcome>,
+        patience: Duration,
+    ) -> Result<Option<Outcome>, RuntimeError> {
+        let end = async {
+            loop {
+                if let Some(end) = following.end().await {
+                    return end;
+                }
+                // Another server says so. Where it cannot be looked at now, it is when time is up.
+                if let Ok(Some(end)) = self.ended(execution_id).await {
+                    return end;
+                }
+            }
+        };
+        match tokio::time::timeout(patience, end).await {
+            Ok(end) => Ok(Some(end)),
+            Err(_) => self.ended(execution_id).await,
+        }
     }
 
     /// The end of an execution as the API tells it.

@@ -73,6 +73,8 @@ pub enum Method {
     LeaseMachine,
     /// [`crate::Store::renew_machine`]
     RenewMachine,
+    /// [`crate::Store::line`]
+    Line,
     /// [`crate::Commons::waits`]
     Waits,
     /// [`crate::Commons::broadcast`]
@@ -245,6 +247,7 @@ impl Method {
         Self::RemoveRuntime,
         Self::LeaseMachine,
         Self::RenewMachine,
+        Self::Line,
         Self::Waits,
         Self::Broadcast,
         Self::Broadcasts,

@@ -24,6 +24,7 @@ use noetl_types::{
 };
 
 use crate::error::{Saturated, StoreError};
+use crate::line::Line;
 use crate::model::{
     Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Claim,
     ClaimedCommand, Command, CommandFilter, CommandPage, Counts, DueTimer, Execution,
@@ -403,5 +404,10 @@ impl<S: Store> Store for FaultyStore<S> {
     async fn renew_machine(&self, renewal: MachineRenewal) -> Result<MachineLease, MachineRefused> {
         let answer = self.fault(Method::RenewMachine).await?;
         answer.of(self.inner.renew_machine(renewal).await)
+    }
+
+    async fn line(&self) -> Result<Option<Box<dyn Line>>, StoreError> {
+        let answer = self.fault(Method::Line).await?;
+        answer.of(self.inner.line().await)
     }
 }

@@ -208,6 +208,7 @@ async fn call_about_the_rest(store: &dyn Store) -> Vec<Result<(), StoreError>> {
         machine_id: MachineId::MIN,
         epoch: 9,
         high_water: HighWater::NONE,
+        now,
         lease_until: now,
         gives_back: false,
     };
@@ -237,6 +238,7 @@ async fn call_about_the_rest(store: &dyn Store) -> Vec<Result<(), StoreError>> {
         store.remove_runtime(kind, &"b".into()).await.map(drop),
         of_machine(store.lease_machine(request).await),
         of_machine(store.renew_machine(renewal).await),
+        store.line().await.map(drop),
     ]
 }
 

@@ -27,6 +27,8 @@ pub struct MachineLease {
     pub high_water: HighWater,
     /// Until when.
     pub lease_until: Timestamp,
+    /// How many other processes have a machine id of this store at the time.
+    pub others: usize,
 }
 
 /// A process keeps its machine id, and moves its mark.
@@ -39,6 +41,8 @@ pub struct MachineRenewal {
     /// The mark below which all ids lie that are made until the next renewal; it never sinks while
     /// the lease goes on.
     pub high_water: HighWater,
+    /// The server's clock.
+    pub now: Timestamp,
     /// Until when.
     pub lease_until: Timestamp,
     /// No id is made under this lease any more: its epoch ends, and the mark is the last id made, so

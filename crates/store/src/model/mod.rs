@@ -12,6 +12,7 @@ mod errand;
 mod execution;
 mod feed;
 mod head;
+mod hints;
 mod key;
 mod log;
 mod machine;
@@ -54,6 +55,7 @@ pub use execution::{
 };
 pub use feed::{FEED_BYTES, FeedBatch, FeedLimit};
 pub use head::Head;
+pub use hints::{Growth, Hints, MAX_HINTED, Places};
 pub use key::MatchKey;
 pub use log::{Loaded, LogPage, MAX_SNAPSHOTS, Snapshot, SnapshotKey};
 pub use machine::{MachineLease, MachineRefused, MachineRenewal, MachineRequest};

@@ -12,6 +12,7 @@ mod commons;
 mod credentials;
 mod function;
 mod known;
+mod line;
 mod open;
 mod outbox;
 mod outlets;
@@ -43,11 +44,13 @@ use noetl_types::{
     Text, Timestamp, Version, WorkerId,
 };
 
+use self::line::PostgresLine;
 use self::pool::{Plans, Pool};
 use self::stream::{FeedBase, KnownBase};
 use self::writer::Writers;
 use crate::blobs::{self, Blobs};
 use crate::error::StoreError;
+use crate::line::Line;
 use crate::migration::Schema;
 use crate::model::{
     Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Claim,
@@ -143,6 +146,8 @@ pub struct PostgresStore {
     /// Where the earlier lives of the log end.
     feed_base: KnownBase,
     blobs: Option<Blobs>,
+    /// Where processes on these tables hear each other.
+    channel: String,
 }
 
 impl PostgresStore {
@@ -183,6 +188,7 @@ impl PostgresStore {
             writers,
             feed_base: KnownBase::new(feed_base),
             blobs: options.blobs.as_deref().map(Blobs::open).transpose()?,
+            channel: line::channel(&options.schema),
         })
     }
 
@@ -402,5 +408,10 @@ impl Store for PostgresStore {
 
     async fn renew_machine(&self, renewal: MachineRenewal) -> Result<MachineLease, MachineRefused> {
         query::change_machines(&self.lists, |machines| machines.renew(&renewal)).await
+    }
+
+    async fn line(&self) -> Result<Option<Box<dyn Line>>, StoreError> {
+        let line = PostgresLine::open(&self.pool, &self.channel).await?;
+        Ok(Some(Box::new(line)))
     }
 }

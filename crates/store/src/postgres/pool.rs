@@ -1,16 +1,20 @@
 //! Connections: how one is made, and the few that calls share.
 
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use noetl_tls::{Connector, Dsn, Trust};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use tokio_postgres::config::Host;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Config, NoTls, Row, Statement, Transaction};
+use tokio_postgres::{
+    AsyncMessage, Client, Config, Connection, NoTls, Notification, Row, Statement, Transaction,
+};
 
 use super::PostgresOptions;
 use super::bind::failure;
@@ -144,25 +148,28 @@ impl Pool {
     /// A new connection, with its session set up. A server that takes it and says nothing is as good
     /// as away.
     pub(super) async fn connect(&self) -> Result<Client, StoreError> {
+        // A session that listens to nothing is told nothing.
+        self.connect_to_hear(Box::new(drop)).await
+    }
+
+    /// The same with somebody who hears what the server tells without being asked. The ear is dropped
+    /// when the connection is gone.
+    pub(super) async fn connect_to_hear(&self, ear: Ear) -> Result<Client, StoreError> {
         let silent = |_| StoreError::retry("the PostgreSQL server does not answer");
-        let connected = timeout(self.patience, self.connect_patiently()).await;
+        let connected = timeout(self.patience, self.connect_patiently(ear)).await;
         connected.map_err(silent)?
     }
 
-    async fn connect_patiently(&self) -> Result<Client, StoreError> {
-        // The task ends with the client; whatever goes wrong is told to the client's calls.
-        async fn drive(connection: impl Future<Output = Result<(), tokio_postgres::Error>>) {
-            let _ = connection.await;
-        }
+    async fn connect_patiently(&self, ear: Ear) -> Result<Client, StoreError> {
         let client = if let Some(tls) = &self.tls {
             let connected = self.config.connect(tls.clone()).await;
             let (client, connection) = connected.map_err(not_connected)?;
-            tokio::spawn(drive(connection));
+            tokio::spawn(drive(connection, ear));
             client
         } else {
             let connected = self.config.connect(NoTls).await;
             let (client, connection) = connected.map_err(not_connected)?;
-            tokio::spawn(drive(connection));
+            tokio::spawn(drive(connection, ear));
             client
         };
         client
@@ -194,6 +201,22 @@ impl Pool {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.retain(|session| !session.client.is_closed());
         idle.pop()
+    }
+}
+
+/// Hears notifications.
+pub(super) type Ear = Box<dyn FnMut(Notification) + Send>;
+
+/// Ends with the client; whatever goes wrong is told to the client's calls.
+async fn drive<S, T>(mut connection: Connection<S, T>, mut ear: Ear)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+        if let AsyncMessage::Notification(notification) = message {
+            ear(notification);
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod drops;
 mod kill;
+mod line;
 mod outlets;
 mod tls;
 mod waits;

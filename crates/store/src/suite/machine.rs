@@ -50,6 +50,7 @@ pub(crate) async fn a_lapsed_id_is_taken_over(bench: &Bench) {
         machine_id: first.machine_id,
         epoch,
         high_water: HighWater::new(mark),
+        now: at("12:00:00"),
         lease_until: at(until),
         gives_back: false,
     };
@@ -97,6 +98,7 @@ pub(crate) async fn an_id_that_is_given_back(bench: &Bench) {
         machine_id: first.machine_id,
         epoch: first.epoch,
         high_water: HighWater::new(mark),
+        now: at("12:00:00"),
         lease_until: at(until),
         gives_back,
     };
@@ -115,12 +117,41 @@ pub(crate) async fn an_id_that_is_given_back(bench: &Bench) {
     assert!(second.epoch > first.epoch);
 }
 
+/// Whoever leases or renews is told whether it is alone.
+pub(crate) async fn others_are_counted(bench: &Bench) {
+    let store = &*bench.store;
+    let lease = |owner, now, until| store.lease_machine(request(owner, now, until));
+    let first = lease("a", "12:00:00", "12:01:00").await.unwrap();
+    assert_eq!(first.others, 0);
+    let second = lease("b", "12:00:10", "12:01:10").await.unwrap();
+    assert_eq!(second.others, 1);
+    let renewal = |now, until, gives_back| MachineRenewal {
+        machine_id: first.machine_id,
+        epoch: first.epoch,
+        high_water: HighWater::NONE,
+        now: at(now),
+        lease_until: at(until),
+        gives_back,
+    };
+    let renew = |now, until| store.renew_machine(renewal(now, until, false));
+    assert_eq!(renew("12:00:20", "12:01:20").await.unwrap().others, 1);
+    let lapsed = renew("12:01:10", "12:02:10").await.unwrap();
+    assert_eq!(lapsed.others, 0, "its lease has run out");
+    let third = lease("c", "12:01:20", "12:03:00").await.unwrap();
+    assert_eq!(third.others, 1);
+    let back = renewal("12:01:30", "12:01:30", true);
+    assert_eq!(store.renew_machine(back).await.unwrap().others, 1);
+    let last = lease("d", "12:01:30", "12:03:00").await.unwrap();
+    assert_eq!(last.others, 1, "one was given back");
+}
+
 pub(crate) async fn a_wanted_id(bench: &Bench) {
     let store = &*bench.store;
     let unknown = MachineRenewal {
         machine_id: MachineId::MAX,
         epoch: 1,
         high_water: HighWater::NONE,
+        now: at("12:00:00"),
         lease_until: at("12:01:00"),
         gives_back: false,
     };

@@ -181,6 +181,7 @@ macro_rules! store_suite {
             machine: ids_are_unique_among_live_processes,
             machine: a_lapsed_id_is_taken_over,
             machine: an_id_that_is_given_back,
+            machine: others_are_counted,
             machine: a_wanted_id,
             feed: the_feed_has_everything_once_in_order,
             feed: a_follower_misses_nothing_while_writers_race,

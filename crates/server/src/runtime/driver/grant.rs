@@ -216,6 +216,7 @@ impl Core {
             // Should this fail, their leases run out.
             if core.store.release(releases.collect()).await.is_ok() {
                 core.desk.look_again();
+                core.tell_neighbours_of_work();
             }
         });
     }

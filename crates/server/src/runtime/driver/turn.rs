@@ -432,8 +432,8 @@ impl Draft {
             core.trace(execution_id);
         }
         core.followers.tell(execution_id, version, outcome.clone());
-        core.appended
-            .send_modify(|count| *count = count.wrapping_add(1));
+        core.log_has_grown();
+        core.tell_neighbours((&live.pool, left), (execution_id, outcome.is_some()));
         for (index, decided) in self.decided.into_iter().flatten().enumerate() {
             let reply = Reply {
                 before: None,

@@ -202,8 +202,8 @@ impl Core {
         limit: FeedLimit,
         patience: Duration,
     ) -> Result<noetl_store::FeedBatch, RuntimeError> {
-        /// Another server may have written, of which nobody here is told.
-        const POLL: Duration = Duration::from_millis(500);
+        // What another server has written may not be told here.
+        let poll = Duration::from_millis(self.settings.sweep.as_ms() / 2);
         let deadline = tokio::time::Instant::now() + patience;
         let mut grown = self.appended.subscribe();
         loop {
@@ -214,7 +214,7 @@ impl Core {
                 return Ok(batch);
             }
             // Told or not, it is looked at again.
-            drop(tokio::time::timeout(left.min(POLL), grown.changed()).await);
+            drop(tokio::time::timeout(left.min(poll), grown.changed()).await);
         }
     }
 }
