@@ -183,6 +183,8 @@ pub enum Method {
     RewriteView,
     /// [`crate::Upkeep::facts`]
     Facts,
+    /// [`crate::Upkeep::missing_walls`]
+    MissingWalls,
     /// [`crate::Upkeep::integrity`]
     Integrity,
     /// [`crate::Upkeep::execution_ids`]
@@ -300,6 +302,7 @@ impl Method {
         Self::PurgeRuntimes,
         Self::RewriteView,
         Self::Facts,
+        Self::MissingWalls,
         Self::Integrity,
         Self::ExecutionIds,
         Self::Backup,

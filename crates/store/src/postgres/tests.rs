@@ -3,6 +3,7 @@
 mod drops;
 mod kill;
 mod outlets;
+mod roles;
 mod tls;
 mod waits;
 
