@@ -1862,7 +1862,8 @@ class Ready:
     unsafe: list[str] | None = None
     """Settings that make it less safe than it should be."""
     walls: list[str] | None = None
-    """Walls around tasks that workers could not raise."""
+    """Walls that do not stand: around the log, and around tasks those that workers could not raise.
+    """
 
 
 @dataclass(kw_only=True)

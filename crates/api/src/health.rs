@@ -40,7 +40,7 @@ pub struct Ready {
     /// Settings that make it less safe than it should be.
     #[serde(default, rename = "unsafe", skip_serializing_if = "Vec::is_empty")]
     pub overrides: Vec<Text>,
-    /// Walls around tasks that workers could not raise.
+    /// Walls that do not stand: around the log, and around tasks those that workers could not raise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub walls: Vec<Text>,
 }
@@ -91,7 +91,7 @@ impl Ready {
         }
     }
 
-    /// The same with walls around tasks that do not stand.
+    /// The same with walls that do not stand.
     #[must_use]
     pub fn with_walls(self, walls: Vec<Text>) -> Self {
         Self { walls, ..self }

@@ -7,7 +7,9 @@ use noetl_types::limits::PageLimit;
 use noetl_types::{ExecutionId, Timestamp, Version};
 
 use crate::error::StoreError;
-use crate::model::{EnabledOutlets, ExecutionView, LogPart, OldPart, Pinned, StoreFacts};
+use crate::model::{
+    EnabledOutlets, ExecutionView, LogPart, MissingWall, OldPart, Pinned, StoreFacts,
+};
 
 /// The part of a [`crate::Store`] that operators and their schedules use.
 #[async_trait]
@@ -68,6 +70,10 @@ pub trait Upkeep {
 
     /// How the store stands.
     async fn facts(&self) -> Result<StoreFacts, StoreError>;
+
+    /// Walls around the log that do not stand; none where the database knows no roles that walls could
+    /// stand between.
+    async fn missing_walls(&self) -> Result<Vec<MissingWall>, StoreError>;
 
     /// Looks for damage that the database itself can tell, and says what it found.
     async fn integrity(&self) -> Result<Vec<String>, StoreError>;

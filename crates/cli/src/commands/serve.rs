@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use noetl_server::Runtime;
 use noetl_server::http::{self, HttpSettings};
-use noetl_store::Store;
+use noetl_store::{LogWall, Store};
 use noetl_types::{Millis, PoolName};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -99,6 +99,7 @@ async fn serve(config: &Config, place: &Place, work: Work, io: &mut Io<'_>) -> R
     let settings = roles::http_settings(config, place, work == Work::Here)?;
     let (listener, address) = roles::listen(config, &settings).await?;
     let store = open(place).await?;
+    warn_of_walls(&*store, place).await?;
     let scheme = if settings.tls.is_some() {
         "https"
     } else {
@@ -141,6 +142,18 @@ async fn serve(config: &Config, place: &Place, work: Work, io: &mut Io<'_>) -> R
     tokio::select! {
         stopped = house.until(&orderly) => stopped?,
         () = at_once.cancelled() => {}
+    }
+    Ok(())
+}
+
+/// Who names another owner of the tables wants a log that this process cannot change.
+async fn warn_of_walls(store: &dyn Store, place: &Place) -> Result<(), Error> {
+    if !place.has_owner() {
+        return Ok(());
+    }
+    let missing = store.missing_walls().await.map_err(Error::Store)?;
+    for missing in missing.iter().filter(|it| it.wall == LogWall::AppendOnly) {
+        tracing::warn!(wall = %missing, "a wall is not raised");
     }
     Ok(())
 }

@@ -150,6 +150,15 @@ pub(crate) static DSN: Setting<String> = Setting::absent(
 )
 .secret();
 
+pub(crate) static OWNER_DSN: Setting<String> = Setting::absent(
+    "NOETL_OWNER_DSN",
+    "the server's own role owns the tables",
+    read::text,
+    "Address of the same database for the role that owns the tables; the server's own role can then \
+     add to the log and change nothing of it",
+)
+.secret();
+
 pub(crate) static POSTGRES_HOST: Setting<String> = Setting::new(
     "POSTGRES_HOST",
     "localhost",
@@ -568,7 +577,7 @@ pub(crate) static HEARTBEAT: Setting<u32> = Setting::new(
 );
 
 /// Every setting, in the order in which they are shown.
-pub(crate) static TABLE: [&dyn AnySetting; 74] = [
+pub(crate) static TABLE: [&dyn AnySetting; 75] = [
     &DATA_DIR,
     &STORE,
     &HOST,
@@ -586,6 +595,7 @@ pub(crate) static TABLE: [&dyn AnySetting; 74] = [
     &BODY_TIMEOUT,
     &MAX_CONNECTIONS,
     &DSN,
+    &OWNER_DSN,
     &POSTGRES_HOST,
     &POSTGRES_PORT,
     &POSTGRES_USER,

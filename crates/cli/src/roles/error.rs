@@ -36,7 +36,12 @@ pub(crate) enum StartError {
         "the PostgreSQL database at {place} cannot be used: {}",
         causes(source)
     )]
-    Database { place: String, source: StoreError },
+    Database {
+        place: String,
+        /// Whether another role than the server's owns the tables.
+        has_owner: bool,
+        source: StoreError,
+    },
     /// Somebody listens there already.
     #[error("port {} of {} is taken", address.port(), address.ip())]
     PortTaken { address: SocketAddr },
@@ -111,11 +116,17 @@ impl StartError {
             Self::File { .. } => Some(
                 "name another database by --store sqlite:PATH, or use --store memory".to_owned(),
             ),
-            Self::Database { .. } => Some(
-                "check that PostgreSQL 15 or newer runs there and that NOETL_DSN, or \
-                 POSTGRES_HOST, _PORT, _USER, _PASSWORD and _DATABASE, are right"
-                    .to_owned(),
-            ),
+            Self::Database { has_owner, .. } => {
+                let owner = if *has_owner {
+                    "NOETL_OWNER_DSN and "
+                } else {
+                    ""
+                };
+                Some(format!(
+                    "check that PostgreSQL 15 or newer runs there and that {owner}NOETL_DSN, or \
+                     POSTGRES_HOST, _PORT, _USER, _PASSWORD and _DATABASE, are right"
+                ))
+            }
             Self::PortTaken { .. } => {
                 Some("choose another by --port, or --port 0 for a free one".to_owned())
             }

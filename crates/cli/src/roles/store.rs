@@ -14,8 +14,8 @@ use noetl_store::{MemoryStore, PostgresStore, SqliteStore, Store, StoreError, Tr
 use super::beacon::Beacon;
 use super::error::StartError;
 use crate::config::table::{
-    DATA_DIR, DSN, PARTITIONS_AHEAD, POSTGRES_ACQUIRE_TIMEOUT, POSTGRES_DATABASE, POSTGRES_HOST,
-    POSTGRES_MAX_CONNECTIONS, POSTGRES_PASSWORD, POSTGRES_PORT, POSTGRES_SSLMODE,
+    DATA_DIR, DSN, OWNER_DSN, PARTITIONS_AHEAD, POSTGRES_ACQUIRE_TIMEOUT, POSTGRES_DATABASE,
+    POSTGRES_HOST, POSTGRES_MAX_CONNECTIONS, POSTGRES_PASSWORD, POSTGRES_PORT, POSTGRES_SSLMODE,
     POSTGRES_SSLROOTCERT, POSTGRES_USER, SCHEMA, SHARDS, STORE, TLS_KEY,
 };
 use crate::config::{Config, ConfigError, Origin, StoreChoice};
@@ -41,6 +41,8 @@ pub(crate) struct Database {
     /// For people: without user and password.
     shown: String,
     dsn: String,
+    /// The same for the role that owns the tables, where it is another.
+    owner: Option<String>,
     schema: String,
     trust: Option<Trust>,
     root_certificates: Option<PathBuf>,
@@ -82,6 +84,11 @@ impl Place {
             Some(StoreChoice::Memory) => Ok(Self::Memory),
             Some(StoreChoice::Postgres) => Ok(Self::Database(Box::new(database(config)?))),
             None if is_postgres => Ok(Self::Database(Box::new(database(config)?))),
+            None if config.is_given(&OWNER_DSN) => {
+                let text = "NOETL_OWNER_DSN names who owns the tables of a database that nothing names: \
+                    name it by NOETL_DSN or POSTGRES_HOST too";
+                Err(ConfigError::Refused(text))
+            }
             None => Ok(Self::File {
                 path: data_folder(config)?.join("noetl.db"),
                 is_usual: !matches!(config.shown(&DATA_DIR.facts).1, Origin::Flag(_)),
@@ -104,6 +111,11 @@ impl Place {
             Self::File { path, .. } => Some(path),
             Self::Database(_) | Self::Memory => None,
         }
+    }
+
+    /// Whether another role than the server's is named to own its tables.
+    pub(crate) fn has_owner(&self) -> bool {
+        matches!(self, Self::Database(database) if database.owner.is_some())
     }
 
     /// Opens it, unless another process has it.
@@ -175,6 +187,7 @@ impl Database {
     /// How it is reached.
     pub(super) fn options(&self) -> PostgresOptions {
         let mut options = PostgresOptions::new(&self.dsn, SystemClock.now());
+        options.owner.clone_from(&self.owner);
         options.schema.clone_from(&self.schema);
         options.months_ahead = self.months_ahead;
         options.trust = self.trust;
@@ -196,6 +209,7 @@ impl Database {
     pub(super) fn refused(&self, source: StoreError) -> StartError {
         StartError::Database {
             place: self.shown.clone(),
+            has_owner: self.owner.is_some(),
             source,
         }
     }
@@ -215,6 +229,7 @@ fn database(config: &Config) -> Result<Database, ConfigError> {
     Ok(Database {
         shown,
         dsn,
+        owner: config.get(&OWNER_DSN)?,
         schema,
         trust: config.get(&POSTGRES_SSLMODE)?,
         root_certificates: config.get(&POSTGRES_SSLROOTCERT)?,
@@ -361,7 +376,11 @@ mod tests {
     fn every_file_with_a_secret_is_known() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
-        for (name, text) in [("token", "t"), ("noetl.toml", "dsn = 'postgres://u:p@h/d'")] {
+        for (name, text) in [
+            ("token", "t"),
+            ("owner", "postgres://o:p@h/d"),
+            ("noetl.toml", "dsn = 'postgres://u:p@h/d'"),
+        ] {
             fs::write(path(name), text).unwrap();
         }
         let text = |name: &str| path(name).display().to_string();
@@ -370,6 +389,7 @@ mod tests {
             ("NOETL_STORE", "sqlite:beside.db".to_owned()),
             ("NOETL_TLS_KEY", text("tls.pem")),
             ("NOETL_TOKEN_FILE", text("token")),
+            ("NOETL_OWNER_DSN_FILE", text("owner")),
             ("NOETL_CONFIG", text("noetl.toml")),
         ];
         let variables = variables.iter().map(|(name, value)| (*name, &**value));
@@ -377,7 +397,8 @@ mod tests {
         let whole = secret_places(&config, Extent::Whole).unwrap();
         let files = secret_places(&config, Extent::Files).unwrap();
         let beside = std::path::absolute("beside.key").unwrap();
-        for place in [path("tls.pem"), path("token"), path("noetl.toml"), beside] {
+        let named = ["tls.pem", "token", "owner", "noetl.toml"].map(path);
+        for place in named.into_iter().chain([beside]) {
             assert!(whole.contains(&place), "{place:?} {whole:?}");
             assert!(files.contains(&place), "{place:?} {files:?}");
         }

@@ -93,3 +93,42 @@ fn an_old_database_of_a_server_is_shown_and_stays_old() {
     let again = ran(&["db", "status"]);
     assert_eq!(again.out, status.out);
 }
+
+/// What is wrong with the role that owns the tables is told before anything is made, and its address is
+/// told to nobody.
+#[test]
+fn an_owner_that_cannot_work_is_named() {
+    let folder = Folder::new("db_owner");
+    let database = Database::with_roles().unwrap();
+    let [owner, server] = database.configs_of_roles();
+    let ran = |args: &[&str], dsn: &str, owner: &str| -> Ran {
+        let mut command = at_home(&folder, args);
+        command.env("NOETL_DSN", dsn).env("NOETL_OWNER_DSN", owner);
+        command.output().unwrap().into()
+    };
+    let [owner_name, server_name] = database.roles();
+    let nobody = server.replace(&server_name, "nobody_at_all");
+    let missing = ran(&["db", "migrate"], &nobody, &owner);
+    assert_eq!(missing.code, 1, "{}", missing.shown());
+    let told = "CREATE ROLE nobody_at_all LOGIN";
+    assert!(missing.err.contains(told), "{}", missing.err);
+    let lock = format!("ALTER ROLE {owner_name} NOLOGIN");
+    database.run(&lock).unwrap();
+    let shut = ran(&["db", "migrate"], &server, &owner);
+    assert_eq!(shut.code, 1, "{}", shut.shown());
+    for told in ["as the owner of the tables", "NOETL_OWNER_DSN"] {
+        assert!(shut.err.contains(told), "{}", shut.err);
+    }
+    let nothing = "DO $$ BEGIN ASSERT to_regnamespace('noetl') IS NULL; END $$";
+    database.run(nothing).unwrap();
+    let secret = format!("{owner} password=geheim");
+    let shown = ran(&["config", "show", "--origin"], &server, &secret);
+    assert!(shown.out.contains("NOETL_OWNER_DSN = "), "{}", shown.out);
+    assert!(!shown.shown().contains("geheim"), "{}", shown.shown());
+    // It belongs to a database, and none is named.
+    let mut alone = at_home(&folder, &["db", "status"]);
+    alone.env("NOETL_OWNER_DSN", &owner);
+    let alone: Ran = alone.output().unwrap().into();
+    assert_eq!(alone.code, 2, "{}", alone.shown());
+    assert!(alone.err.contains("NOETL_DSN"), "{}", alone.err);
+}

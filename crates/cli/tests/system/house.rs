@@ -54,6 +54,12 @@ impl House {
         Self::on(Ground::Postgres(Database::new().expect("a database")))
     }
 
+    /// On tables that another role than the server's owns.
+    pub(crate) fn on_two_roles() -> Self {
+        let database = Database::with_roles();
+        Self::on(Ground::Postgres(database.expect("a database")))
+    }
+
     /// The same for tests in which nobody is to be lost, however busy the machine is.
     pub(crate) fn with_leases_of(self, lease_secs: u32) -> Self {
         Self { lease_secs, ..self }
@@ -115,6 +121,11 @@ impl House {
             Ground::Sqlite => {
                 let store = format!("sqlite:{}", self.file().display());
                 command.env("NOETL_STORE", store);
+            }
+            Ground::Postgres(database) if database.has_roles() => {
+                let [owner, server] = database.configs_of_roles();
+                command.env("NOETL_DSN", server);
+                command.env("NOETL_OWNER_DSN", owner);
             }
             Ground::Postgres(database) => {
                 command.env("NOETL_DSN", database.config());

@@ -26,6 +26,7 @@ mod outage;
 mod outside;
 mod platform;
 mod process;
+mod roles;
 mod servers;
 mod storm;
 mod town;

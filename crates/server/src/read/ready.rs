@@ -53,8 +53,11 @@ impl Runtime {
         ready.with_walls(walls.ok().and_then(Result::ok).unwrap_or_default())
     }
 
-    /// The walls around tasks that workers which live could not raise, each once.
+    /// The walls that do not stand, each once: around the log, and around tasks those that workers which
+    /// live could not raise.
     async fn walls_missing(&self) -> Result<Vec<Text>, RuntimeError> {
+        let of_log = self.store().missing_walls().await?;
+        let of_log = of_log.iter().map(|wall| Text::from(wall.to_string()));
         let workers = self.store().runtimes(RuntimeKind::WorkerPool).await?;
         let alive = workers
             .into_iter()
@@ -65,12 +68,13 @@ impl Runtime {
             let sandbox = detail
                 .get("capabilities")
                 .and_then(|told| told.get("sandbox"));
-            let missing = sandbox.and_then(|told| told.get("missing")?.as_list());
-            let missing = missing.unwrap_or_default().iter().filter_map(Json::as_str);
-            let short = missing.filter(|wall| wall.len() <= LONGEST_WALL);
+            let told = sandbox.and_then(|told| told.get("missing")?.as_list());
+            let told = told.unwrap_or_default().iter().filter_map(Json::as_str);
+            let short = told.filter(|wall| wall.len() <= LONGEST_WALL);
             found.extend(short.map(Text::from));
         }
-        Ok(found.into_iter().take(MOST_WALLS).collect())
+        // However much workers say, the store's own are told.
+        Ok(of_log.chain(found).take(MOST_WALLS).collect())
     }
 
     async fn store_answers(&self) -> Result<(), Text> {

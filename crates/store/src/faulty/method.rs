@@ -185,6 +185,8 @@ pub enum Method {
     RewriteView,
     /// [`crate::Upkeep::facts`]
     Facts,
+    /// [`crate::Upkeep::missing_walls`]
+    MissingWalls,
     /// [`crate::Upkeep::integrity`]
     Integrity,
     /// [`crate::Upkeep::execution_ids`]
@@ -303,6 +305,7 @@ impl Method {
         Self::PurgeRuntimes,
         Self::RewriteView,
         Self::Facts,
+        Self::MissingWalls,
         Self::Integrity,
         Self::ExecutionIds,
         Self::Backup,

@@ -438,6 +438,7 @@ async fn call_about_upkeep(store: &dyn Store) -> Vec<Result<(), StoreError>> {
             .await
             .map(drop),
         store.facts().await.map(drop),
+        store.missing_walls().await.map(drop),
         store.integrity().await.map(drop),
         store.execution_ids(None, limit).await.map(drop),
     ];

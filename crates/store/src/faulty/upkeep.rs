@@ -8,7 +8,9 @@ use noetl_types::{ExecutionId, Timestamp, Version};
 
 use super::{FaultyStore, Method};
 use crate::error::StoreError;
-use crate::model::{EnabledOutlets, ExecutionView, LogPart, OldPart, Pinned, StoreFacts};
+use crate::model::{
+    EnabledOutlets, ExecutionView, LogPart, MissingWall, OldPart, Pinned, StoreFacts,
+};
 use crate::store::Store;
 use crate::upkeep::Upkeep;
 
@@ -86,6 +88,11 @@ impl<S: Store> Upkeep for FaultyStore<S> {
     async fn facts(&self) -> Result<StoreFacts, StoreError> {
         let answer = self.fault(Method::Facts).await?;
         answer.of(self.inner.facts().await)
+    }
+
+    async fn missing_walls(&self) -> Result<Vec<MissingWall>, StoreError> {
+        let answer = self.fault(Method::MissingWalls).await?;
+        answer.of(self.inner.missing_walls().await)
     }
 
     async fn integrity(&self) -> Result<Vec<String>, StoreError> {

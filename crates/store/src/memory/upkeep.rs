@@ -5,13 +5,13 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
-use noetl_types::{CommandId, ExecutionId, Month, Timestamp, Version};
+use noetl_types::{CommandId, ExecutionId, Month, Text, Timestamp, Version};
 
 use super::MemoryStore;
 use super::state::{State, many};
 use crate::error::StoreError;
 use crate::model::{
-    EnabledOutlets, ExecutionView, LogPart, OldPart, Pinned, RuntimeKind, StoreFacts,
+    EnabledOutlets, ExecutionView, LogPart, MissingWall, OldPart, Pinned, RuntimeKind, StoreFacts,
 };
 use crate::upkeep::Upkeep;
 
@@ -45,7 +45,7 @@ impl State {
         let events = self.feed.iter();
         let last = events.rev().find(|(_, (id, _))| part.contains(*id));
         let last = last.map(|(position, _)| *position)?;
-        let is_behind = |name: &&noetl_types::Text| !self.outlets.has_published(name, last);
+        let is_behind = |name: &&Text| !self.outlets.has_published(name, last);
         let behind = outlets.streams.iter().find(is_behind);
         behind.cloned().map(Pinned::Stream)
     }
@@ -89,7 +89,7 @@ impl State {
         ended.filter(|(ended_at, _)| *ended_at < before).collect()
     }
 
-    fn silent_since(&self, before: Timestamp) -> Vec<(RuntimeKind, noetl_types::Text)> {
+    fn silent_since(&self, before: Timestamp) -> Vec<(RuntimeKind, Text)> {
         let pools = self.runtimes.iter();
         let is_old = |kind: RuntimeKind, heartbeat: Timestamp| {
             kind == RuntimeKind::WorkerPool && heartbeat < before
@@ -200,6 +200,10 @@ impl Upkeep for MemoryStore {
                 ("result_store", count(state.results.len())),
             ]),
         })
+    }
+
+    async fn missing_walls(&self) -> Result<Vec<MissingWall>, StoreError> {
+        Ok(Vec::new())
     }
 
     async fn integrity(&self) -> Result<Vec<String>, StoreError> {

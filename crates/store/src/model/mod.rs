@@ -32,6 +32,7 @@ mod timer;
 mod token;
 mod var;
 mod wait;
+mod wall;
 
 pub use append::{
     Append, AppendRefused, Appended, InvalidAppend, MAX_APPEND_EVENTS, MAX_APPEND_ITEMS,
@@ -105,3 +106,4 @@ pub(crate) use var::check_vars;
 
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) use command::CommandPatch;
+pub use wall::{LogWall, MissingWall};

@@ -16,6 +16,7 @@ mod line;
 mod open;
 mod outbox;
 mod outlets;
+mod owner;
 mod partition;
 mod pool;
 mod query;
@@ -23,6 +24,7 @@ mod queue;
 mod rebase;
 mod record;
 mod retention;
+mod rights;
 mod shared;
 mod sharing;
 mod stream;
@@ -45,6 +47,7 @@ use noetl_types::{
 };
 
 use self::line::PostgresLine;
+use self::owner::Owner;
 use self::pool::{Plans, Pool};
 use self::stream::{FeedBase, KnownBase};
 use self::writer::Writers;
@@ -69,6 +72,9 @@ use crate::store::Store;
 pub struct PostgresOptions {
     /// Where it is: a URL, or `key=value` pairs.
     pub config: String,
+    /// Where it is for the role that owns the tables, so that the server's own role cannot change the
+    /// log; `None` where the server's role owns them.
+    pub owner: Option<String>,
     /// How much of the server's certificate is verified, where the address does not say; `None`
     /// is everything, unless the server is on this machine.
     pub trust: Option<Trust>,
@@ -105,6 +111,7 @@ impl PostgresOptions {
     pub fn new(config: impl Into<String>, now: Timestamp) -> Self {
         Self {
             config: config.into(),
+            owner: None,
             trust: None,
             root_certificates: None,
             schema: "noetl".to_owned(),
@@ -127,6 +134,21 @@ impl PostgresOptions {
         Self { time_zone, ..self }
     }
 
+    /// The same as the owner of the tables, where one is named.
+    fn of_owner(&self) -> Option<Self> {
+        Some(Self {
+            config: self.owner.clone()?,
+            owner: None,
+            ..self.clone()
+        })
+    }
+
+    /// The role that the address names.
+    fn user(&self) -> Option<String> {
+        let dsn = noetl_tls::Dsn::read(&self.config).ok()?;
+        dsn.login.get_user().map(str::to_owned)
+    }
+
     fn only_to_read(self) -> Self {
         Self {
             is_read_only: true,
@@ -141,7 +163,9 @@ pub struct PostgresStore {
     /// For short statements that are made often.
     pool: Arc<Pool>,
     /// For lists, and for what is rare.
-    lists: Pool,
+    lists: Arc<Pool>,
+    /// For what only the owner of the tables may do.
+    owner: Arc<Owner>,
     writers: Writers,
     /// Where the earlier lives of the log end.
     feed_base: KnownBase,
@@ -155,18 +179,21 @@ impl PostgresStore {
     ///
     /// The writers are tasks of the runtime that this is called in.
     pub async fn open(options: &PostgresOptions) -> Result<Self, StoreError> {
-        let lists = Pool::new(options, Plans::AsNeeded)?;
-        let feed_base = open::prepare(&lists, options).await?;
-        Self::with(lists, feed_base, options)
+        let lists = Arc::new(Pool::new(options, Plans::AsNeeded)?);
+        let server = open::check(&lists, options).await?;
+        let owner = Owner::of(options, &lists, server).await?;
+        let feed_base = open::prepare(&owner, options).await?;
+        Self::with(lists, owner, feed_base, options)
     }
 
     /// Connects to read tables that are there. Nothing is changed: every call that would write is
     /// refused, and so are tables that are not up to date.
     pub async fn open_to_read(options: &PostgresOptions) -> Result<Self, StoreError> {
         let options = &options.clone().only_to_read();
-        let lists = Pool::new(options, Plans::AsNeeded)?;
+        let lists = Arc::new(Pool::new(options, Plans::AsNeeded)?);
         let feed_base = open::look(&lists).await?;
-        Self::with(lists, feed_base, options)
+        let owner = Owner::itself(&lists);
+        Self::with(lists, owner, feed_base, options)
     }
 
     /// How far the tables are. Nothing is changed.
@@ -176,15 +203,18 @@ impl PostgresStore {
     }
 
     fn with(
-        lists: Pool,
+        lists: Arc<Pool>,
+        owner: Owner,
         feed_base: FeedBase,
         options: &PostgresOptions,
     ) -> Result<Self, StoreError> {
         let pool = Arc::new(Pool::new(options, Plans::Once)?);
-        let writers = Writers::start(&pool, options);
+        let owner = Arc::new(owner);
+        let writers = Writers::start(&pool, &owner, options);
         Ok(Self {
             pool,
             lists,
+            owner,
             writers,
             feed_base: KnownBase::new(feed_base),
             blobs: options.blobs.as_deref().map(Blobs::open).transpose()?,

@@ -1,14 +1,15 @@
 //! Opening a database: the settings that promises rest on, the migrations, the months ahead.
 
 use noetl_types::Digest;
-use tokio_postgres::{Client, GenericClient, Row};
+use tokio_postgres::{Client, GenericClient, Row, Transaction};
 
 use super::PostgresOptions;
 use super::bind::failure;
 use super::function::{APPEND, APPEND_SHARED};
+use super::owner::{self, Guest, Owner};
 use super::pool::Pool;
 use super::stream::FeedBase;
-use super::{partition, rebase, stream};
+use super::{partition, rebase, rights, stream};
 use crate::error::StoreError;
 use crate::migration::{Migration, Schema, pending};
 
@@ -72,16 +73,27 @@ enum OpenError {
     OldTables { version: i64, newest: i64 },
 }
 
-pub(super) async fn prepare(
-    pool: &Pool,
-    options: &PostgresOptions,
-) -> Result<FeedBase, StoreError> {
-    let mut pooled = pool.get().await?;
+/// Looks whether the database can be trusted, and as whom the server is let in.
+pub(super) async fn check(pool: &Pool, options: &PostgresOptions) -> Result<Guest, StoreError> {
+    let mut pooled = match pool.get().await {
+        Ok(pooled) => pooled,
+        Err(error) => return Err(owner::why_not_in(options, error).await),
+    };
     let client = pooled.client()?;
     check_server(client, options).await?;
-    migrate(client, &options.schema).await?;
-    partition::ensure_ahead(client, options.now, options.months_ahead).await?;
-    rebase::rebase(pool, client).await
+    Guest::of(client).await
+}
+
+/// What only the owner of the tables may do before anybody works with them.
+pub(super) async fn prepare(
+    owner: &Owner,
+    options: &PostgresOptions,
+) -> Result<FeedBase, StoreError> {
+    let mut pooled = owner.get().await?;
+    let client = pooled.client()?;
+    migrate(client, &options.schema, owner).await?;
+    partition::ensure_ahead(client, owner, (options.now, options.months_ahead)).await?;
+    rebase::rebase(owner.pool(), client).await
 }
 
 /// What is needed to read tables that are up to date; others are refused, and nothing is changed.
@@ -140,22 +152,14 @@ async fn check_server(client: &Client, options: &PostgresOptions) -> Result<(), 
 }
 
 /// One transaction under one lock, so that of many processes that start together one migrates and
-/// the others find it done.
-async fn migrate(client: &mut Client, schema: &str) -> Result<(), StoreError> {
+/// the others find it done. Where all is there nothing is made, so that who owns nothing may look too.
+async fn migrate(client: &mut Client, schema: &str, owner: &Owner) -> Result<(), StoreError> {
     let transaction = client.transaction().await.map_err(failure)?;
     transaction
         .execute("SELECT pg_advisory_xact_lock($1)", &[&TABLES_LOCK])
         .await
         .map_err(failure)?;
-    let tables = format!(
-        "CREATE SCHEMA IF NOT EXISTS {schema};
-         CREATE TABLE IF NOT EXISTS schema_migration (
-             version BIGINT PRIMARY KEY,
-             name TEXT NOT NULL,
-             sha256 TEXT NOT NULL
-         )"
-    );
-    transaction.batch_execute(&tables).await.map_err(failure)?;
+    begin(&transaction, schema).await?;
     let applied = applied(&transaction).await?;
     for migration in pending(&MIGRATIONS, &applied).map_err(StoreError::fatal)? {
         transaction
@@ -177,7 +181,30 @@ async fn migrate(client: &mut Client, schema: &str) -> Result<(), StoreError> {
     for function in [&APPEND, &APPEND_SHARED] {
         function.ensure(&transaction).await.map_err(failure)?;
     }
+    if let Some(server) = owner.server() {
+        rights::give(&transaction, server).await?;
+    }
     transaction.commit().await.map_err(failure)
+}
+
+/// Makes the schema and the table of what was migrated, where they are not there.
+async fn begin(transaction: &Transaction<'_>, schema: &str) -> Result<(), StoreError> {
+    let there =
+        "SELECT to_regnamespace($1) IS NOT NULL, to_regclass('schema_migration') IS NOT NULL";
+    let there = transaction.query_one(there, &[&schema]).await;
+    let there = there.map_err(failure)?;
+    let (has_schema, has_table): (bool, bool) = (there.get(0), there.get(1));
+    let table = "CREATE TABLE schema_migration (
+            version BIGINT PRIMARY KEY,
+            name TEXT NOT NULL,
+            sha256 TEXT NOT NULL
+        )";
+    let make_schema = format!("CREATE SCHEMA {schema}");
+    let makes = [(has_schema, &*make_schema), (has_table, table)];
+    for (_, make) in makes.into_iter().filter(|(is_there, _)| !is_there) {
+        transaction.batch_execute(make).await.map_err(failure)?;
+    }
+    Ok(())
 }
 
 async fn applied(client: &impl GenericClient) -> Result<Vec<(i64, Digest)>, StoreError> {

@@ -5,49 +5,83 @@ use tokio_postgres::{Client, GenericClient};
 
 use super::bind::failure;
 use super::open::TABLES_LOCK;
+use super::owner::Owner;
+use super::rights;
 use crate::error::StoreError;
 use crate::model::LogPart;
 
-/// Makes the partition of a month, unless it is there or was dropped.
+const NEEDS_NONE: &str = "SELECT to_regclass($1) IS NOT NULL
+    OR EXISTS (SELECT FROM retention_range WHERE lo <= $2 AND $3 <= hi)";
+
+/// Whether the partition of a month is there, or was dropped.
+async fn needs_none(client: &impl GenericClient, part: &LogPart) -> Result<bool, StoreError> {
+    let name = part.name.as_str();
+    let row = client
+        .query_one(NEEDS_NONE, &[&name, &part.lo, &part.hi])
+        .await
+        .map_err(failure)?;
+    Ok(row.get(0))
+}
+
+/// Makes the partition of a month, unless it is there or was dropped; the connection is the owner's.
 ///
 /// The table is made first and attached then: making it in place would lock the log against all
 /// readers and writers.
-pub(super) async fn ensure(client: &mut Client, month: Month) -> Result<(), StoreError> {
-    let LogPart { name, lo, hi } = LogPart::of(month);
+pub(super) async fn ensure(
+    client: &mut Client,
+    owner: &Owner,
+    month: Month,
+) -> Result<(), StoreError> {
+    let part = LogPart::of(month);
     let transaction = client.transaction().await.map_err(failure)?;
     transaction
         .execute("SELECT pg_advisory_xact_lock($1)", &[&TABLES_LOCK])
         .await
         .map_err(failure)?;
-    let needs_none = "SELECT to_regclass($1) IS NOT NULL
-        OR EXISTS (SELECT FROM retention_range WHERE lo <= $2 AND $3 <= hi)";
-    let needs_none: bool = transaction
-        .query_one(needs_none, &[&name.as_str(), &lo, &hi])
-        .await
-        .map_err(failure)?
-        .get(0);
-    if !needs_none {
+    if !needs_none(&transaction, &part).await? {
+        let LogPart { name, lo, hi } = part;
         let make = format!(
             "CREATE TABLE {name} (LIKE event INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES);
              ALTER TABLE event ATTACH PARTITION {name} FOR VALUES FROM ({lo}) TO ({hi})"
         );
         transaction.batch_execute(&make).await.map_err(failure)?;
+        if let Some(server) = owner.server() {
+            rights::give(&transaction, server).await?;
+        }
     }
     transaction.commit().await.map_err(failure)
 }
 
-/// Makes the present month and so many behind it.
+/// The present month and so many behind it.
+fn months((now, ahead): (Timestamp, u32)) -> impl Iterator<Item = Month> {
+    let next = |month: &Month| Some(month.next());
+    let ahead = usize::try_from(ahead).unwrap_or(usize::MAX);
+    std::iter::successors(Some(Month::of(now)), next).take(ahead.saturating_add(1))
+}
+
+/// Makes the present month and so many behind it; the connection is the owner's.
 pub(super) async fn ensure_ahead(
     client: &mut Client,
-    now: Timestamp,
-    ahead: u32,
+    owner: &Owner,
+    ahead: (Timestamp, u32),
 ) -> Result<(), StoreError> {
-    let mut month = Month::of(now);
-    for _ in 0..=ahead {
-        ensure(client, month).await?;
-        month = month.next();
+    for month in months(ahead) {
+        ensure(client, owner, month).await?;
     }
     Ok(())
+}
+
+/// Whether the present month and so many behind it are there, which anybody may ask.
+pub(super) async fn has_ahead(
+    client: &impl GenericClient,
+    ahead: (Timestamp, u32),
+) -> Result<bool, StoreError> {
+    for month in months(ahead) {
+        if !needs_none(client, &LogPart::of(month)).await? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 const PARTS: &str = "SELECT child.relname, pg_get_expr(child.relpartbound, child.oid)

@@ -32,6 +32,8 @@ pub(super) struct Pool {
     /// How long one waits for a place, and for the server.
     patience: Duration,
     idle: Mutex<Vec<Session>>,
+    /// Whether a connection that nobody needs stays open for the next who does.
+    keeps: bool,
 }
 
 /// When the server plans the statements of a session.
@@ -142,7 +144,17 @@ impl Pool {
             places: Semaphore::new(plans.share(options.connections)),
             patience: options.acquire_timeout,
             idle: Mutex::new(Vec::new()),
+            keeps: true,
         })
+    }
+
+    /// The same with one connection at a time, which lives no longer than it is needed.
+    pub(super) fn for_one_at_a_time(self) -> Self {
+        Self {
+            places: Semaphore::new(1),
+            keeps: false,
+            ..self
+        }
     }
 
     /// A new connection, with its session set up. A server that takes it and says nothing is as good
@@ -359,7 +371,8 @@ impl Pooled<'_> {
 impl Drop for Pooled<'_> {
     fn drop(&mut self) {
         let session = self.session.take();
-        if let Some(session) = session.filter(|session| !session.client.is_closed()) {
+        let is_kept = |session: &Session| self.pool.keeps && !session.client.is_closed();
+        if let Some(session) = session.filter(is_kept) {
             let idle = self.pool.idle.lock();
             idle.unwrap_or_else(PoisonError::into_inner).push(session);
         }

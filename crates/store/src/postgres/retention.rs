@@ -13,6 +13,7 @@ use tokio_postgres::Transaction;
 
 use super::bind::failure;
 use super::open::TABLES_LOCK;
+use super::owner::Owner;
 use super::partition;
 use super::pool::Pool;
 use super::query::{Param, rows};
@@ -126,14 +127,14 @@ pub(super) async fn old_parts(
 
 /// Tries a few times, since others may have the log in hand for longer than anybody may wait.
 pub(super) async fn drop_part(
-    pool: &Pool,
+    owner: &Owner,
     part: &LogPart,
     outlets: &EnabledOutlets,
     now: Timestamp,
 ) -> Result<Option<Pinned>, StoreError> {
     let mut tries = 1;
     loop {
-        let mut pooled = pool.get().await?;
+        let mut pooled = owner.get().await?;
         let transaction = pooled.transaction().await?;
         match drop_in(&transaction, part, outlets, now).await {
             Ok(None) => {

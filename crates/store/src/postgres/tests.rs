@@ -4,6 +4,7 @@ mod drops;
 mod kill;
 mod line;
 mod outlets;
+mod roles;
 mod tls;
 mod waits;
 

@@ -5,13 +5,15 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
-use noetl_types::{ExecutionId, Timestamp, Version};
+use noetl_types::{ExecutionId, Text, Timestamp, Version};
 
 use super::pool::Pool;
 use super::query::{self, Param};
-use super::{PostgresStore, partition, retention, stream};
+use super::{PostgresStore, partition, retention, rights, stream};
 use crate::error::StoreError;
-use crate::model::{EnabledOutlets, ExecutionView, LogPart, OldPart, Pinned, StoreFacts};
+use crate::model::{
+    EnabledOutlets, ExecutionView, LogPart, MissingWall, OldPart, Pinned, StoreFacts,
+};
 use crate::row::{self, ToCell as _};
 use crate::upkeep::Upkeep;
 
@@ -73,8 +75,12 @@ const REWRITE_VIEW: &str = "UPDATE execution
 #[async_trait]
 impl Upkeep for PostgresStore {
     async fn keep_months(&self, now: Timestamp, ahead: u32) -> Result<(), StoreError> {
-        let mut pooled = self.lists.get().await?;
-        partition::ensure_ahead(pooled.client()?, now, ahead).await
+        // It is looked often and made seldom, and only that takes the owner.
+        if partition::has_ahead(self.lists.get().await?.client()?, (now, ahead)).await? {
+            return Ok(());
+        }
+        let mut pooled = self.owner.get().await?;
+        partition::ensure_ahead(pooled.client()?, &self.owner, (now, ahead)).await
     }
 
     async fn months_until(&self) -> Result<Option<Timestamp>, StoreError> {
@@ -107,7 +113,7 @@ impl Upkeep for PostgresStore {
         outlets: &EnabledOutlets,
         now: Timestamp,
     ) -> Result<Option<Pinned>, StoreError> {
-        retention::drop_part(&self.lists, part, outlets, now).await
+        retention::drop_part(&self.owner, part, outlets, now).await
     }
 
     async fn clean_dropped(&self, now: Timestamp, limit: PageLimit) -> Result<u64, StoreError> {
@@ -149,10 +155,9 @@ impl Upkeep for PostgresStore {
         let bytes = number(&self.lists, SIZE, &[]).await?;
         let mut client = self.lists.get().await?;
         let counts = client.rows(ROWS, &[]).await?;
-        let counts: BTreeMap<noetl_types::Text, u64> =
-            super::bind::read_all(&counts, row::count_of)?
-                .into_iter()
-                .collect();
+        let counts: BTreeMap<Text, u64> = super::bind::read_all(&counts, row::count_of)?
+            .into_iter()
+            .collect();
         let of = |table: &str| counts.get(table).copied().unwrap_or_default();
         let tables = ["execution", "event", "command", "outbox", "result_store"];
         Ok(StoreFacts {
@@ -162,6 +167,10 @@ impl Upkeep for PostgresStore {
             bytes,
             rows: tables.into_iter().map(|table| (table, of(table))).collect(),
         })
+    }
+
+    async fn missing_walls(&self) -> Result<Vec<MissingWall>, StoreError> {
+        rights::missing_walls(&self.lists).await
     }
 
     /// The server looks for damage itself, by the checksums of its pages.

@@ -17,6 +17,7 @@ use tokio_postgres::Client;
 use super::PostgresOptions;
 use super::append::{self, Prepared};
 use super::bind::{failure, is_taken, lacks_partition};
+use super::owner::Owner;
 use super::partition;
 use super::pool::Pool;
 use crate::error::{Saturated, StoreError};
@@ -50,13 +51,14 @@ pub(super) struct Writers {
 }
 
 impl Writers {
-    pub(super) fn start(pool: &Arc<Pool>, options: &PostgresOptions) -> Self {
+    pub(super) fn start(pool: &Arc<Pool>, owner: &Arc<Owner>, options: &PostgresOptions) -> Self {
         let commits = Arc::new(AtomicU64::new(0));
         let queues = (0..options.writers.max(1))
             .map(|_| {
                 let (sender, receiver) = mpsc::channel(options.queue.max(1));
                 let writer = Writer {
                     pool: Arc::clone(pool),
+                    owner: Arc::clone(owner),
                     commits: Arc::clone(&commits),
                     session: None,
                 };
@@ -158,6 +160,7 @@ struct Session {
 
 struct Writer {
     pool: Arc<Pool>,
+    owner: Arc<Owner>,
     commits: Arc<AtomicU64>,
     session: Option<Session>,
 }
@@ -255,12 +258,12 @@ impl Writer {
         Ok(self.session.insert(session))
     }
 
-    async fn make_months(&mut self, items: &[&Rows]) -> Result<(), StoreError> {
+    async fn make_months(&self, items: &[&Rows]) -> Result<(), StoreError> {
         let month = |id: ExecutionId| Month::of(id.time());
         let months: BTreeSet<Month> = items.iter().map(|item| month(item.execution_id)).collect();
-        let session = self.session().await?;
+        let mut pooled = self.owner.get().await?;
         for month in months {
-            partition::ensure(&mut session.client, month).await?;
+            partition::ensure(pooled.client()?, &self.owner, month).await?;
         }
         Ok(())
     }

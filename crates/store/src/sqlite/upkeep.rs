@@ -14,7 +14,9 @@ use super::bind::{all, execute, failure, first, micros};
 use super::writer::Durability;
 use super::{SqliteStore, retention, stream};
 use crate::error::StoreError;
-use crate::model::{EnabledOutlets, ExecutionView, LogPart, OldPart, Pinned, StoreFacts};
+use crate::model::{
+    EnabledOutlets, ExecutionView, LogPart, MissingWall, OldPart, Pinned, StoreFacts,
+};
 use crate::row::{self, EXECUTION, Reader};
 use crate::upkeep::Upkeep;
 
@@ -224,6 +226,10 @@ impl Upkeep for SqliteStore {
 
     async fn facts(&self) -> Result<StoreFacts, StoreError> {
         self.readers.run(facts).await
+    }
+
+    async fn missing_walls(&self) -> Result<Vec<MissingWall>, StoreError> {
+        Ok(Vec::new())
     }
 
     async fn integrity(&self) -> Result<Vec<String>, StoreError> {

@@ -171,8 +171,13 @@ impl Cluster {
 
     /// What a client connects to a database with, as `key=value` pairs.
     pub fn config(&self, database: &str) -> String {
+        self.config_as("postgres", database)
+    }
+
+    /// The same as somebody else than its superuser.
+    pub(super) fn config_as(&self, user: &str, database: &str) -> String {
         let folder = self.folder.display();
-        format!("host={folder} user=postgres dbname={database}")
+        format!("host={folder} user={user} dbname={database}")
     }
 
     /// Kills every process of the cluster at once, as a power cut of the program would: none gets to

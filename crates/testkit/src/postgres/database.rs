@@ -9,6 +9,7 @@ use super::cluster::{Cluster, PostgresMissing};
 pub struct Database {
     cluster: Cluster,
     name: String,
+    has_roles: bool,
 }
 
 impl Database {
@@ -26,7 +27,39 @@ impl Database {
         Ok(Self {
             cluster: cluster.clone(),
             name,
+            has_roles: false,
         })
+    }
+
+    /// Makes a database in the shared cluster with two roles that are no superusers: one that may make
+    /// schemas in it, and one that may do nothing in it yet. Both go with the value.
+    pub fn with_roles() -> Result<Self, PostgresMissing> {
+        let mut database = Self::new()?;
+        let [owner, server] = database.roles();
+        let name = &database.name;
+        let make = format!(
+            "CREATE ROLE {owner} LOGIN; CREATE ROLE {server} LOGIN;
+             GRANT CREATE ON DATABASE {name} TO {owner}"
+        );
+        database.run(&make)?;
+        database.has_roles = true;
+        Ok(database)
+    }
+
+    /// Whether it has the two roles.
+    pub fn has_roles(&self) -> bool {
+        self.has_roles
+    }
+
+    /// The names of the two roles: whoever owns the tables, and whoever works with them.
+    pub fn roles(&self) -> [String; 2] {
+        ["owner", "server"].map(|role| format!("{}_{role}", self.name))
+    }
+
+    /// What the two roles connect with.
+    pub fn configs_of_roles(&self) -> [String; 2] {
+        self.roles()
+            .map(|role| self.cluster.config_as(&role, &self.name))
     }
 
     /// The cluster that it is in.
@@ -55,5 +88,9 @@ impl Drop for Database {
         // The cluster goes away with the test run; a database that stays until then is no harm.
         let drop = format!("DROP DATABASE {} WITH (FORCE)", self.name);
         let _ = self.cluster.psql("postgres", &drop);
+        if self.has_roles {
+            let drop = format!("DROP ROLE {}", self.roles().join(", "));
+            let _ = self.cluster.psql("postgres", &drop);
+        }
     }
 }

@@ -9,6 +9,7 @@ use noetl_api::health::Health;
 use noetl_server::{Clock as _, SystemClock};
 use noetl_types::{Millis, Timestamp};
 
+use super::database::database;
 use super::walls::walls;
 use super::{Finding, State};
 use crate::config::Config;
@@ -37,7 +38,10 @@ pub(super) fn all(
     match &place {
         Ok(place) => {
             findings.push(folder(place));
-            findings.push(store(place));
+            match place {
+                Place::Database(_) => findings.extend(database(place, config)?),
+                Place::File { .. } | Place::Memory => findings.push(store(place)),
+            }
         }
         Err(error) => findings.push(Finding::new("store", State::Failed, error.to_string())),
     }
@@ -100,7 +104,7 @@ fn folder(place: &Place) -> Finding {
 fn store(place: &Place) -> Finding {
     let shown = place.shown();
     if place.file().is_none() {
-        let text = format!("{shown}: looked at by the server when it starts");
+        let text = format!("{shown}: nothing of it is kept");
         return Finding::new("store", State::Note, text);
     }
     match place.look() {

@@ -1,6 +1,7 @@
 //! `noetl doctor`: what is amiss on this machine.
 
 mod checks;
+mod database;
 mod walls;
 
 use std::io::Write as _;

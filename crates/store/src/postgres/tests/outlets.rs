@@ -178,7 +178,8 @@ async fn t11_a_log_that_comes_from_elsewhere_begins_a_new_life_whatever_its_tran
 
 /// The log of an earlier life, as after a restore: far ahead of this cluster, and not in the order of
 /// its positions.
-const ELSEWHERE: &str = "UPDATE noetl.event SET tx = ((1000000000000 - position)::text)::xid8";
+pub(super) const ELSEWHERE: &str =
+    "UPDATE noetl.event SET tx = ((1000000000000 - position)::text)::xid8";
 
 /// Waits until so many events can be read behind a place; then they stay so.
 async fn readable(store: &dyn Store, after: FeedPosition, events: u64) {
