@@ -272,6 +272,14 @@ pub(crate) static SHARDS: Setting<String> = Setting::absent(
 )
 .secret();
 
+pub(crate) static CLUSTER_DSN: Setting<String> = Setting::absent(
+    "NOETL_CLUSTER_DSN",
+    "one database",
+    read::text,
+    "The database of what several databases share; this version works with one and refuses to start",
+)
+.secret();
+
 pub(crate) static SHARD_COUNT: Setting<u32> = Setting::new(
     "NOETL_SHARD_COUNT",
     "1",
@@ -568,7 +576,7 @@ pub(crate) static HEARTBEAT: Setting<u32> = Setting::new(
 );
 
 /// Every setting, in the order in which they are shown.
-pub(crate) static TABLE: [&dyn AnySetting; 74] = [
+pub(crate) static TABLE: [&dyn AnySetting; 75] = [
     &DATA_DIR,
     &STORE,
     &HOST,
@@ -603,6 +611,7 @@ pub(crate) static TABLE: [&dyn AnySetting; 74] = [
     &OFFLINE_AFTER,
     &CLASSIC_CLAIM_MAX,
     &SHARDS,
+    &CLUSTER_DSN,
     &SHARD_COUNT,
     &SHARD_INDEX,
     &SNAPSHOT_EVERY,
