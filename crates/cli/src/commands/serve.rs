@@ -282,3 +282,108 @@ fn announce(
     tracing::info!(%address, store = %shown, "listening");
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use noetl_server::{RuntimeError, Settings, SystemClock};
+    use noetl_store::MemoryStore;
+    use noetl_types::MachineId;
+    use noetl_worker::WorkerError;
+
+    use super::*;
+
+    /// What a part of the process does.
+    #[derive(Clone, Copy)]
+    enum Part {
+        /// It works until it is told to stop.
+        Works,
+        /// It leaves by itself.
+        Leaves,
+        /// It dies.
+        Crashes,
+    }
+
+    impl Part {
+        async fn play<E>(self, stop: CancellationToken) -> Result<(), E> {
+            match self {
+                Self::Works => stop.cancelled().await,
+                Self::Leaves => {}
+                Self::Crashes => panic!("it dies, as the test wants it"),
+            }
+            Ok(())
+        }
+    }
+
+    struct Stage {
+        house: House,
+        store: Arc<MemoryStore>,
+        stop_server: CancellationToken,
+        stop_worker: CancellationToken,
+    }
+
+    /// A runtime under a machine id that one process at a time has.
+    async fn opened(store: &Arc<MemoryStore>) -> Result<Runtime, RuntimeError> {
+        let settings = Settings {
+            machine_id: Some(MachineId::new(7).unwrap()),
+            ..Settings::default()
+        };
+        Runtime::open(Arc::clone(store) as _, Arc::new(SystemClock), settings).await
+    }
+
+    async fn stage(server: Part, worker: Part) -> Stage {
+        let store = Arc::new(MemoryStore::new());
+        let runtime = opened(&store).await.unwrap();
+        assert!(opened(&store).await.is_err());
+        let (stop_server, stop_worker) = (CancellationToken::new(), CancellationToken::new());
+        let house = House {
+            runtime,
+            server: tokio::spawn(server.play(stop_server.clone())),
+            stop_server: stop_server.clone(),
+            worker: Some(InProcess {
+                task: tokio::spawn(worker.play::<WorkerError>(stop_worker.clone())),
+                stop: stop_worker.clone(),
+            }),
+        };
+        Stage {
+            house,
+            store,
+            stop_server,
+            stop_worker,
+        }
+    }
+
+    /// One part alone would only look as if it did something: the other is told to stop, what is
+    /// written is finished, and the process says which of them it was.
+    #[tokio::test]
+    async fn a_part_that_ends_takes_the_others_along() {
+        for (server, worker, text) in [
+            (Part::Crashes, Part::Works, "the server has crashed"),
+            (Part::Works, Part::Crashes, "the worker has crashed"),
+            (Part::Leaves, Part::Works, "the server has left"),
+            (Part::Works, Part::Leaves, "the worker has left"),
+        ] {
+            let stage = stage(server, worker).await;
+            let ended = stage.house.until(&CancellationToken::new()).await;
+            let error = ended.unwrap_err().to_string();
+            assert!(error.contains(text), "{error}");
+            let is_told = |part: Part, stop: &CancellationToken| {
+                !matches!(part, Part::Works) || stop.is_cancelled()
+            };
+            assert!(is_told(server, &stage.stop_server), "{text}");
+            assert!(is_told(worker, &stage.stop_worker), "{text}");
+            // The runtime is closed, so what was its alone is free.
+            assert!(opened(&stage.store).await.is_ok(), "{text}");
+        }
+    }
+
+    /// Whoever stops it ends both, and that is no failure.
+    #[tokio::test]
+    async fn a_stop_ends_all_parts() {
+        let stage = stage(Part::Works, Part::Works).await;
+        let stop = CancellationToken::new();
+        stop.cancel();
+        stage.house.until(&stop).await.unwrap();
+        assert!(stage.stop_server.is_cancelled() && stage.stop_worker.is_cancelled());
+        assert!(opened(&stage.store).await.is_ok());
+    }
+}

@@ -281,6 +281,14 @@ pub(crate) static SHARDS: Setting<String> = Setting::absent(
 )
 .secret();
 
+pub(crate) static CLUSTER_DSN: Setting<String> = Setting::absent(
+    "NOETL_CLUSTER_DSN",
+    "one database",
+    read::text,
+    "The database of what several databases share; this version works with one and refuses to start",
+)
+.secret();
+
 pub(crate) static SHARD_COUNT: Setting<u32> = Setting::new(
     "NOETL_SHARD_COUNT",
     "1",
@@ -613,6 +621,7 @@ pub(crate) static TABLE: [&dyn AnySetting; 75] = [
     &OFFLINE_AFTER,
     &CLASSIC_CLAIM_MAX,
     &SHARDS,
+    &CLUSTER_DSN,
     &SHARD_COUNT,
     &SHARD_INDEX,
     &SNAPSHOT_EVERY,

@@ -14,9 +14,9 @@ use noetl_store::{MemoryStore, PostgresStore, SqliteStore, Store, StoreError, Tr
 use super::beacon::Beacon;
 use super::error::StartError;
 use crate::config::table::{
-    DATA_DIR, DSN, OWNER_DSN, PARTITIONS_AHEAD, POSTGRES_ACQUIRE_TIMEOUT, POSTGRES_DATABASE,
-    POSTGRES_HOST, POSTGRES_MAX_CONNECTIONS, POSTGRES_PASSWORD, POSTGRES_PORT, POSTGRES_SSLMODE,
-    POSTGRES_SSLROOTCERT, POSTGRES_USER, SCHEMA, SHARDS, STORE, TLS_KEY,
+    CLUSTER_DSN, DATA_DIR, DSN, OWNER_DSN, PARTITIONS_AHEAD, POSTGRES_ACQUIRE_TIMEOUT,
+    POSTGRES_DATABASE, POSTGRES_HOST, POSTGRES_MAX_CONNECTIONS, POSTGRES_PASSWORD, POSTGRES_PORT,
+    POSTGRES_SSLMODE, POSTGRES_SSLROOTCERT, POSTGRES_USER, SCHEMA, SHARDS, STORE, TLS_KEY,
 };
 use crate::config::{Config, ConfigError, Origin, StoreChoice};
 use crate::render::words::visible;
@@ -73,6 +73,12 @@ impl Place {
         if config.is_given(&SHARDS) {
             let text = "NOETL_SHARDS names several databases, and this version works with one: name \
                 it by NOETL_DSN or POSTGRES_HOST, and leave NOETL_SHARDS out";
+            return Err(ConfigError::Refused(text));
+        }
+        if config.is_given(&CLUSTER_DSN) {
+            let text = "NOETL_CLUSTER_DSN names the database of what several databases share, and this \
+                version works with one: name it by NOETL_DSN or POSTGRES_HOST, and leave \
+                NOETL_CLUSTER_DSN out";
             return Err(ConfigError::Refused(text));
         }
         let is_postgres = config.is_given(&DSN) || config.is_given(&POSTGRES_HOST);

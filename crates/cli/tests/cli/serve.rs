@@ -240,12 +240,20 @@ fn what_cannot_start_says_what_to_do() {
     insta::assert_snapshot!(shown(&refused), @"error: NOETL_TLS_CLIENT_CA asks clients for certificates, which only encrypted connections carry: set NOETL_TLS_CERT and NOETL_TLS_KEY too, or none of them");
 
     let shards = "host=a;database=noetl,host=b;database=noetl;password=hidden";
+    let of_shards = "error: NOETL_SHARDS names several databases, and this version works with one";
+    let cluster = "postgres://u:hidden@c/noetl";
+    let of_cluster = "error: NOETL_CLUSTER_DSN names the database of what several databases share, \
+        and this version works with one";
     for args in [&["server", "--port", "0"][..], &["db", "status"]] {
-        let refused = ran(args, &[("NOETL_SHARDS", shards)]);
-        assert_eq!(refused.code, 2);
-        let text = "error: NOETL_SHARDS names several databases, and this version works with one";
-        assert!(refused.err.starts_with(text), "{}", refused.err);
-        assert!(!refused.err.contains("hidden"), "{}", refused.err);
+        for (name, value, text) in [
+            ("NOETL_SHARDS", shards, of_shards),
+            ("NOETL_CLUSTER_DSN", cluster, of_cluster),
+        ] {
+            let refused = ran(args, &[(name, value)]);
+            assert_eq!(refused.code, 2);
+            assert!(refused.err.starts_with(text), "{}", refused.err);
+            assert!(!refused.err.contains("hidden"), "{}", refused.err);
+        }
     }
     assert!(!folder.path("data/noetl.db").exists());
 

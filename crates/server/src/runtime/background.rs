@@ -288,14 +288,130 @@ async fn sleep_or_wait(wait: Option<Duration>) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+
+    use noetl_api::execute::ExecuteRequest;
+    use noetl_store::faulty::{Fault, FaultyStore, Method};
     use noetl_store::{
-        Commons as _, MemoryStore, Outlets as _, Quarantined, RequestKey, RequestTake,
+        Commons as _, MemoryStore, NewCatalogEntry, Outlets as _, Quarantined, RequestKey,
+        RequestTake, Store,
     };
-    use noetl_types::{EventId, QuarantineId, TenantId, sha256};
+    use noetl_types::{
+        CatalogId, EventId, ExecutionStatus, PlaybookPath, QuarantineId, TenantId, sha256,
+    };
 
     use super::*;
-    use crate::clock::{Clock as _, SystemClock};
+    use crate::clock::{Clock, SystemClock};
     use crate::runtime::{Runtime, Settings};
+
+    /// A clock that goes on only when it is told to.
+    struct Stopped(AtomicI64);
+
+    impl Clock for Stopped {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_unix_ms(self.0.load(Ordering::SeqCst)).unwrap()
+        }
+    }
+
+    /// A server that looks for nothing by itself.
+    async fn idle(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Runtime {
+        let settings = Settings {
+            sweep: Millis::from_secs(24 * 3600),
+            ..Settings::default()
+        };
+        Runtime::open(store, clock, settings).await.unwrap()
+    }
+
+    fn naps(seconds: u32) -> PlaybookPath {
+        PlaybookPath::new(format!("naps/{seconds}")).unwrap()
+    }
+
+    /// Registers a playbook of so many naps at once.
+    async fn register(runtime: &Runtime, count: usize, seconds: u32) {
+        let path = naps(seconds);
+        let content = format!(
+            "apiVersion: noetl.io/v2
+kind: Playbook
+metadata: {{ name: naps, path: {path} }}
+workflow:
+  - step: nap
+    loop: {{ in: {count}, iterator: i, spec: {{ mode: parallel, max_in_flight: {count} }} }}
+    tool: {{ kind: sleep, for: {seconds}s }}
+"
+        );
+        let entry = NewCatalogEntry {
+            catalog_id: CatalogId::new(i64::from(seconds)).unwrap(),
+            tenant_id: TenantId::default(),
+            path,
+            kind: "playbook".into(),
+            sha256: sha256(&content),
+            content: content.into(),
+            meta: None,
+            now: Timestamp::UNIX_EPOCH,
+        };
+        runtime.store().register(entry).await.unwrap();
+    }
+
+    async fn started(runtime: &Runtime, seconds: u32) -> ExecutionId {
+        let wish = ExecuteRequest {
+            path: Some(naps(seconds)),
+            ..ExecuteRequest::default()
+        };
+        runtime.execute(wish).await.unwrap().execution_id
+    }
+
+    /// Timers that do not fire fill a page and more; those behind them fire all the same, and at
+    /// once, however many they are. What stays fires the next time.
+    #[tokio::test]
+    async fn timers_that_do_not_fire_stand_in_nobodys_way() {
+        let page = usize::try_from(PageLimit::MAX.get()).unwrap();
+        let memory = Arc::new(MemoryStore::new());
+        let failing = Arc::new(AtomicUsize::new(0));
+        let plan = Arc::clone(&failing);
+        let plan = move |method| {
+            if method != Method::Append {
+                return Fault::None;
+            }
+            let one_less = |left: usize| left.checked_sub(1);
+            let left = plan.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less);
+            left.map_or(Fault::None, |_| Fault::Saturated)
+        };
+        let store = FaultyStore::sharing(Arc::clone(&memory), Box::new(plan));
+        let began = SystemClock.now().as_unix_ms();
+        let clock = Arc::new(Stopped(AtomicI64::new(began)));
+        let runtime = idle(Arc::new(store), Arc::clone(&clock) as _).await;
+        let mut stuck = Vec::new();
+        register(&runtime, 1, 10).await;
+        for _ in 0..=page {
+            stuck.push(started(&runtime, 10).await);
+        }
+        register(&runtime, page + 1, 11).await;
+        let behind = started(&runtime, 11).await;
+        let status = async |run| memory.execution(run).await.unwrap().unwrap().view.status;
+        let count = async |wanted| {
+            let mut count = 0;
+            for run in &stuck {
+                count += usize::from(status(*run).await == wanted);
+            }
+            count
+        };
+
+        // Nothing is due yet, so nothing happens.
+        runtime.core.fire_due(clock.now()).await.unwrap();
+        assert_eq!(status(behind).await, ExecutionStatus::Running);
+
+        clock.0.store(began + 12_000, Ordering::SeqCst);
+        failing.store(page + 1, Ordering::SeqCst);
+        runtime.core.fire_due(clock.now()).await.unwrap();
+        assert_eq!(failing.load(Ordering::SeqCst), 0);
+        assert_eq!(status(behind).await, ExecutionStatus::Completed);
+        assert_eq!(count(ExecutionStatus::Running).await, page + 1);
+
+        runtime.core.fire_due(clock.now()).await.unwrap();
+        assert_eq!(count(ExecutionStatus::Completed).await, page + 1);
+        let left = memory.due(clock.now(), None, PageLimit::MAX).await;
+        assert_eq!(left.unwrap(), []);
+    }
 
     /// What comes in a minute may be more than a page of it.
     #[tokio::test]
