@@ -53,7 +53,23 @@ pub(crate) async fn get(base: &str, path: &str) -> Answer {
     talk(base, &format!("GET {path}"), "\r\n").await
 }
 
+/// What a server says that is no JSON.
+pub(crate) async fn text(base: &str, path: &str) -> String {
+    let (head, body) = said(base, &format!("GET {path}"), "\r\n").await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    String::from_utf8(body).expect("a text")
+}
+
 async fn talk(base: &str, line: &str, rest: &str) -> Answer {
+    let (head, body) = said(base, line, rest).await;
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
+    Answer {
+        status: status.expect("a status"),
+        body: parse(&body).unwrap_or_else(|error| panic!("{error}: {head}")),
+    }
+}
+
+async fn said(base: &str, line: &str, rest: &str) -> (String, Vec<u8>) {
     let host = base.trim_start_matches("http://").trim_end_matches('/');
     let request = format!("{line} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{rest}");
     let mut stream = TcpStream::connect(host).await.expect("a server");
@@ -61,11 +77,7 @@ async fn talk(base: &str, line: &str, rest: &str) -> Answer {
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await.expect("an answer");
     let (head, body) = halves(&answer).expect("a head and a body");
-    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
-    Answer {
-        status: status.expect("a status"),
-        body: parse(body).unwrap_or_else(|error| panic!("{error}: {head}")),
-    }
+    (head, body.to_vec())
 }
 
 fn halves(message: &[u8]) -> Option<(String, &[u8])> {

@@ -20,6 +20,9 @@ use super::{Core, entropy};
 /// The shortest time between two words to the others: what comes meanwhile goes together.
 const APART: Duration = Duration::from_millis(5);
 
+/// How long a line lasts that is worth having.
+const STEADY: Duration = Duration::from_secs(10);
+
 /// What is to be told.
 #[derive(Debug, Default)]
 pub(super) struct Neighbours {
@@ -31,7 +34,7 @@ pub(super) struct Neighbours {
 }
 
 /// Why a line is not used any more.
-enum Hanged {
+enum HungUp {
     /// There is no other server.
     Alone,
     /// The process ends.
@@ -80,7 +83,7 @@ impl Neighbours {
 async fn until(others: &mut watch::Receiver<usize>, is_so: impl Fn(usize) -> bool) {
     if others.wait_for(|others| is_so(*others)).await.is_err() {
         // Nobody counts them any more.
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
@@ -132,25 +135,27 @@ impl Core {
                 return;
             }
             let opened = self.shutdown.run_until_cancelled(self.store.line()).await;
-            let hanged = match opened {
+            let ended = match opened {
                 // A store that is never shared, or the end.
                 Some(Ok(None)) | None => return,
                 Some(Ok(Some(line))) => {
-                    if tries > 0 {
-                        tracing::info!("other servers are heard again");
+                    let since = Instant::now();
+                    let ended = self.talk(line).await;
+                    // One that breaks as soon as it is made is not made anew all the time.
+                    if since.elapsed() > STEADY {
+                        tries = 0;
                     }
-                    tries = 0;
-                    self.talk(line).await
+                    ended
                 }
-                Some(Err(error)) => Hanged::Broken(error),
+                Some(Err(error)) => HungUp::Broken(error),
             };
-            match hanged {
-                Hanged::Over => return,
-                Hanged::Alone => continue,
-                Hanged::Broken(error) if tries == 0 => {
+            match ended {
+                HungUp::Over => return,
+                HungUp::Alone => continue,
+                HungUp::Broken(error) if tries == 0 => {
                     tracing::warn!(error = %causes(&error), "other servers are not heard for now");
                 }
-                Hanged::Broken(_) => {}
+                HungUp::Broken(_) => {}
             }
             tries += 1;
             if !self.pause(entropy::backoff(&*self.chance, tries)).await {
@@ -160,7 +165,7 @@ impl Core {
     }
 
     /// Tells and hears over a line, until that is over.
-    async fn talk(&self, mut line: Box<dyn Line>) -> Hanged {
+    async fn talk(&self, mut line: Box<dyn Line>) -> HungUp {
         let mut others = self.ids.others();
         self.neighbours.is_on_line.store(true, Ordering::Release);
         self.metrics.neighbours().heard(true);
@@ -169,16 +174,16 @@ impl Core {
         self.heed(Hints::EVERYTHING);
         self.neighbours.note(|hints| *hints = Hints::EVERYTHING);
         let mut not_before = Instant::now();
-        let hanged = loop {
+        let ended = loop {
             tokio::select! {
                 // Telling keeps to its pace, so hearing has its turns.
                 biased;
-                () = self.shutdown.cancelled() => break Hanged::Over,
-                () = until(&mut others, |others| others == 0) => break Hanged::Alone,
+                () = self.shutdown.cancelled() => break HungUp::Over,
+                () = until(&mut others, |others| others == 0) => break HungUp::Alone,
                 () = self.neighbours.due(not_before) => {
                     let hints = std::mem::take(&mut *self.neighbours.hints());
                     if let Err(error) = line.tell(&hints).await {
-                        break Hanged::Broken(error);
+                        break HungUp::Broken(error);
                     }
                     self.metrics.neighbours().told();
                     not_before = Instant::now() + APART;
@@ -188,13 +193,13 @@ impl Core {
                         self.metrics.neighbours().was_told();
                         self.heed(hints);
                     }
-                    Err(error) => break Hanged::Broken(error),
+                    Err(error) => break HungUp::Broken(error),
                 },
             }
         };
         drop(on_line);
         self.metrics.neighbours().heard(false);
-        hanged
+        ended
     }
 
     /// Lets those who wait here look where others have been.
