@@ -91,8 +91,11 @@ pub(super) async fn prepare(
 ) -> Result<FeedBase, StoreError> {
     let mut pooled = owner.get().await?;
     let client = pooled.client()?;
-    migrate(client, &options.schema, owner).await?;
-    partition::ensure_ahead(client, owner, (options.now, options.months_ahead)).await?;
+    let migrated = migrate(client, &options.schema, owner).await;
+    migrated.map_err(|error| owner.why_not_done(error))?;
+    let ahead = (options.now, options.months_ahead);
+    let made = partition::ensure_ahead(client, owner, ahead).await;
+    made.map_err(|error| owner.why_not_done(error))?;
     rebase::rebase(owner.pool(), client).await
 }
 

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use tokio_postgres::Client;
+use tokio_postgres::error::SqlState;
 
 use super::PostgresOptions;
 use super::bind::failure;
@@ -27,6 +28,10 @@ enum RoleError {
          a superuser hands them over in this database by REASSIGN OWNED BY {holder} TO {owner}"
     )]
     NotOwner { owner: String, holder: String },
+    #[error(
+        "the tables are not up to date, and the server's role may not change them: migrate as their owner"
+    )]
+    NotAllowed(#[source] Cause),
 }
 
 /// A role, and where its connections lead.
@@ -102,6 +107,20 @@ impl Owner {
                 StoreError::retry(RoleError::NotLetIn(cause))
             }
         })
+    }
+
+    /// Why tables could not be brought up to date, where it is that they are somebody else's.
+    pub(super) fn why_not_done(&self, error: StoreError) -> StoreError {
+        let is_forbidden = |cause: &Cause| {
+            let error = cause.downcast_ref::<tokio_postgres::Error>();
+            error.and_then(tokio_postgres::Error::code) == Some(&SqlState::INSUFFICIENT_PRIVILEGE)
+        };
+        match error {
+            StoreError::Fatal { cause } if self.server.is_none() && is_forbidden(&cause) => {
+                StoreError::fatal(RoleError::NotAllowed(cause))
+            }
+            other => other,
+        }
     }
 
     /// Where its connections come from.

@@ -70,14 +70,14 @@ mod tests {
 
     #[test]
     fn a_wall_that_somebody_wanted_is_missed() {
-        let open = MissingWall {
+        let open = [MissingWall {
             wall: LogWall::AppendOnly,
             why: "the role noetl owns it".into(),
-        };
-        let told = walls(&[open.clone()], true);
+        }];
+        let told = walls(&open, true);
         assert_eq!(told.state, State::Warning);
         assert!(told.fix.is_some());
-        let told = walls(&[open], false);
+        let told = walls(&open, false);
         assert_eq!(told.state, State::Note);
         assert_eq!(
             told.detail,

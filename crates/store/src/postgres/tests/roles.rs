@@ -346,6 +346,13 @@ async fn p7_tables_that_are_up_to_date_need_no_owner() {
     let kept = done.skipped[0].pinned.as_ref();
     assert!(matches!(kept, Some(Pinned::Refused(_))), "{kept:?}");
     assert!(store.execution(old.id).await.unwrap().is_some());
+    // Tables of an earlier release are not for it to change.
+    let earlier = "DELETE FROM noetl.schema_migration
+        WHERE version = (SELECT max(version) FROM noetl.schema_migration)";
+    database.run(earlier).unwrap();
+    let refused = PostgresStore::open(&alone).await.unwrap_err();
+    let told = refusal_of(&refused);
+    assert!(told.starts_with("the tables are not up to date"), "{told}");
 }
 
 #[tokio::test]
