@@ -585,7 +585,7 @@ pub(crate) static HEARTBEAT: Setting<u32> = Setting::new(
 );
 
 /// Every setting, in the order in which they are shown.
-pub(crate) static TABLE: [&dyn AnySetting; 75] = [
+pub(crate) static TABLE: [&dyn AnySetting; 76] = [
     &DATA_DIR,
     &STORE,
     &HOST,
