@@ -184,23 +184,37 @@ async fn a_batch_that_fails_in_the_middle_leaves_nothing() {
         let unknown = claimed.tell(&[order(93, 1), nowhere, order(95, 1)]).await;
         unknown.is_problem(ErrorCode::NotFound);
         assert_eq!(claimed.ids().await, before);
-        // One is refused only once those before it are decided: the run has ended by then.
-        assert!(is_ok(
-            &claimed.tell(&[claimed.event(96, "call.done")]).await
-        ));
+    })
+    .await;
+}
+
+/// What shapes nothing costs no call its result.
+#[tokio::test]
+async fn a_remark_behind_the_end_of_a_run_is_written_before_it() {
+    on_every_store(async |shelter: &Shelter| {
+        let house = shelter.house(HttpSettings::default(), |_| {}).await;
+        let claimed = Claimed::of(&house).await;
+        let first = claimed.tell(&[claimed.event(96, "call.done")]).await;
+        assert!(is_ok(&first), "{}", first.text);
         let command = house.claimed(&claimed.execution_id).await;
         let last = Claimed { command, ..claimed };
-        let before = last.ids().await;
-        let ended = last
-            .tell(&[order(97, 1), last.event(98, "call.done"), order(99, 1)])
-            .await;
-        ended.is_problem(ErrorCode::AlreadyTerminal);
-        assert_eq!(last.ids().await, before);
-        assert_eq!(house.status(&last.execution_id).await, "RUNNING");
-        // Without it all goes well.
-        let events = [order(97, 1), last.event(98, "call.done")];
-        assert!(is_ok(&last.tell(&events).await));
+        let before = last.ids().await.len();
+        let events = [order(97, 1), last.event(98, "call.done"), order(99, 1)];
+        let ended = last.tell(&events).await;
+        assert_eq!(
+            ended.at("/event_ids"),
+            json!([97, 98, 99]),
+            "{}",
+            ended.text
+        );
         assert_eq!(house.status(&last.execution_id).await, "COMPLETED");
+        let ids = last.ids().await;
+        assert_eq!(ids[before..before + 3], ["97", "99", "98"]);
+        // The same again is known; anything else comes too late, and leaves nothing.
+        assert_eq!(last.tell(&events).await.json(), ended.json());
+        let late = last.tell(&[events[0].clone(), order(100, 1)]).await;
+        late.is_problem(ErrorCode::AlreadyTerminal);
+        assert_eq!(last.ids().await, ids);
     })
     .await;
 }

@@ -131,8 +131,18 @@ impl Runtime {
     async fn take(&self, call: &Call<'_>) -> Result<Vec<EventAnswer>, RuntimeError> {
         self.execution_row(call.execution_id).await?;
         let mut known = self.known(call).await?;
+        let mut order: Vec<_> = call.events.iter().collect();
+        let mut has_remarks_first = false;
         loop {
-            match self.tell_new(call, &known).await {
+            match self.tell_new(call.execution_id, &order, &known).await {
+                // Perhaps one of them has ended the run, and a remark stands behind it. What shapes
+                // nothing may as well come first, rather than cost the call its result.
+                Err(error)
+                    if error.code() == Some(ErrorCode::AlreadyTerminal) && !has_remarks_first =>
+                {
+                    has_remarks_first = true;
+                    order.sort_by_key(|named| named.tale.about_command().is_some());
+                }
                 // Somebody told the same between the look and the write.
                 Err(error) if error.code() == Some(ErrorCode::IdConflict) => {
                     let found = self.known(call).await?;
@@ -186,13 +196,14 @@ impl Runtime {
     /// Tells the execution all that it does not know yet, in one envelope.
     async fn tell_new(
         &self,
-        call: &Call<'_>,
+        execution_id: ExecutionId,
+        events: &[&Named<'_>],
         known: &Known,
     ) -> Result<Vec<EventAnswer>, RuntimeError> {
         let mut letters = Vec::new();
-        let mut asked = Vec::with_capacity(call.events.len());
+        let mut asked = Vec::with_capacity(events.len());
         let mut hearing = Hearing::of(self);
-        for named in &call.events {
+        for named in events {
             let heard = match known.get(&named.event_id) {
                 Some(answer) => Heard::Answered(answer.clone()),
                 None => hearing.hear(named).await?,
@@ -217,7 +228,7 @@ impl Runtime {
         // What it holds of the execution must not be in the way of those who write to it.
         drop(hearing);
         if let Some(envelope) = Envelope::of(letters) {
-            self.core.send(call.execution_id, envelope);
+            self.core.send(execution_id, envelope);
         }
         let mut answers = Vec::with_capacity(asked.len());
         for asked in asked {
