@@ -24,15 +24,15 @@ pub struct JsonTextError {
 
 /// Reads a JSON text.
 pub fn parse(text: &[u8]) -> Result<Json, JsonTextError> {
-    serde_json::from_slice(text).map_err(refusal)
+    serde_json::from_slice(text).map_err(|error| refusal(&error))
 }
 
 /// Reads a JSON text that is known to be UTF-8.
 pub fn parse_text(text: &str) -> Result<Json, JsonTextError> {
-    serde_json::from_str(text).map_err(refusal)
+    serde_json::from_str(text).map_err(|error| refusal(&error))
 }
 
-fn refusal(error: serde_json::Error) -> JsonTextError {
+fn refusal(error: &serde_json::Error) -> JsonTextError {
     JsonTextError {
         message: without_position(&error.to_string()),
         line: error.line(),
