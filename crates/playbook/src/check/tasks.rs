@@ -108,7 +108,8 @@ fn sql(sink: &mut Sink<'_>, task: &Task) {
         && let Some(params) = task.config.get("params")
     {
         let message = format!("params need a single statement, found {statements}");
-        sink.add(Code::NP418, params.name.span, message);
+        let hint = "give each statement a task of its own";
+        sink.hinted(Code::NP418, params.name.span, message, hint);
     }
 }
 
