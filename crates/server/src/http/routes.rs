@@ -18,8 +18,9 @@ use super::access::{Access, Caller, Rules, Scope, gate};
 use super::acting::App;
 use super::failure::Failure;
 use super::handlers::{
-    audit, catalog, classic, commands, credentials, execute, executions, health, internal, openapi,
-    outbox, replay, results, signals, stream, streams, system, tokens, vars, workers,
+    audit, catalog, classic, commands, credentials, execute, executions, health, internal,
+    keychain, openapi, outbox, replay, results, signals, stream, streams, system, tokens, vars,
+    workers,
 };
 use super::internal::InternalToken;
 use super::openapi::Described;
@@ -117,7 +118,11 @@ fn secret_routes(routes: Routes) -> Routes {
         .add(CRED_USE_OR_WORK, GET, paths::CREDENTIAL, credentials::one)
         .add(CRED_ADMIN, DELETE, paths::CREDENTIAL, credentials::delete)
         .add(CRED_ADMIN, POST, paths::ROTATE_KEYS, credentials::rotate)
+        .add(CRED_USE_OR_WORK, GET, paths::KEYCHAIN, keychain::one)
+        .add(WORKER, POST, paths::KEYCHAIN, keychain::put)
+        .add(WORKER, DELETE, paths::KEYCHAIN, keychain::delete)
         .unaudited()
+        .add(CRED_USE_OR_WORK, GET, paths::KEYCHAIN_OF, keychain::list)
 }
 
 fn identity_routes(routes: Routes) -> Routes {

@@ -115,6 +115,14 @@ pub enum Method {
     Credentials,
     /// [`crate::Credentials::delete_credential`]
     DeleteCredential,
+    /// [`crate::Keychain::put_keychain`]
+    PutKeychain,
+    /// [`crate::Keychain::keychain_entry`]
+    KeychainEntry,
+    /// [`crate::Keychain::keychain_entries`]
+    KeychainEntries,
+    /// [`crate::Keychain::delete_keychain`]
+    DeleteKeychain,
     /// [`crate::Outlets::claim_outbox`]
     ClaimOutbox,
     /// [`crate::Outlets::mark_published`]
@@ -270,6 +278,10 @@ impl Method {
         Self::Credential,
         Self::Credentials,
         Self::DeleteCredential,
+        Self::PutKeychain,
+        Self::KeychainEntry,
+        Self::KeychainEntries,
+        Self::DeleteKeychain,
         Self::ClaimOutbox,
         Self::MarkPublished,
         Self::MarkFailed,
