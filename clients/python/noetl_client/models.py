@@ -1298,6 +1298,18 @@ class KeptResult:
 
 
 @dataclass(kw_only=True)
+class KeyStatus:
+    """Which keys secrets are under. A key that none is under may go."""
+
+    current: str
+    """The key that seals."""
+    credential: dict[str, int]
+    """How many credentials are under each key."""
+    keychain: dict[str, int]
+    """The same of what workers resolved."""
+
+
+@dataclass(kw_only=True)
 class KeychainDeleted:
     """An entry is gone, or was not there."""
 
@@ -2605,6 +2617,22 @@ class StreamStatus:
 
 
 @dataclass(kw_only=True)
+class TableRotation:
+    """What a rotation did to the records of one table."""
+
+    processed: int
+    """Records that were looked at."""
+    rewrapped: int
+    """Those that are under the current key now."""
+    skipped: int
+    """Those that somebody wrote meanwhile."""
+    failed: int
+    """Those that could not be opened."""
+    last_id: int | None = None
+    """The last record that was looked at."""
+
+
+@dataclass(kw_only=True)
 class TaleOfEvent:
     """What is told, and of which step."""
 
@@ -2820,6 +2848,16 @@ class WaitingOn:
     """Until when, where time ends it."""
     holders: list[str] | None = None
     """Who has what is waited for: workers, runs, steps. At most `MAX_HOLDERS`."""
+
+
+@dataclass(kw_only=True)
+class WalletRotation:
+    """What a rotation did, table by table."""
+
+    credential: TableRotation
+    """The credentials."""
+    keychain: TableRotation
+    """What workers resolved, and is kept for a while."""
 
 
 @dataclass(kw_only=True)

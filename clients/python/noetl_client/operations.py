@@ -1542,6 +1542,34 @@ class Operations(Transport):
         )
         return result
 
+    def rotate_wallet(
+        self,
+        body: models.RotationRequest | None = None,
+        *,
+        idempotency_key: str | None = None,
+    ) -> models.WalletRotation:
+        """Wraps the secrets of all tenants under the current key. Leaves a trail."""
+        result: models.WalletRotation = self._call(
+            "POST",
+            "/api/internal/wallet/rotate-kek",
+            answer=models.WalletRotation,
+            body=body,
+            changes=True,
+            idempotency_key=idempotency_key,
+        )
+        return result
+
+    def wallet_key_status(
+        self,
+    ) -> models.KeyStatus:
+        """How many secrets are under which key."""
+        result: models.KeyStatus = self._call(
+            "GET",
+            "/api/internal/wallet/key-status",
+            answer=models.KeyStatus,
+        )
+        return result
+
     def list_cells(
         self,
     ) -> Any:

@@ -5,7 +5,7 @@ use noetl_types::TenantId;
 use noetl_types::limits::PageLimit;
 
 use crate::error::StoreError;
-use crate::model::{KeychainEntry, KeychainFilter, KeychainPut};
+use crate::model::{KeyCounts, KeychainEntry, KeychainFilter, KeychainPut};
 
 /// The part of a [`crate::Store`] that keeps what workers resolved for a while. It is sealed before
 /// it comes here. What is over is swept, as [`crate::Swept::Keychain`].
@@ -34,4 +34,7 @@ pub trait Keychain {
         tenant_id: &TenantId,
         cache_key: &str,
     ) -> Result<bool, StoreError>;
+
+    /// How many secrets each key wraps, of all tenants.
+    async fn key_counts(&self) -> Result<KeyCounts, StoreError>;
 }

@@ -57,6 +57,7 @@ const OUTBOX: Access = Access::Internal(Scope::InternalOutbox);
 const PROJECT: Access = Access::Internal(Scope::InternalProject);
 const RETENTION: Access = Access::Internal(Scope::InternalRetention);
 const PLATFORM: Access = Access::Internal(Scope::Admin);
+const WALLET: Access = Access::Internal(Scope::CredAdmin);
 
 const GET: MethodFilter = MethodFilter::GET;
 const POST: MethodFilter = MethodFilter::POST;
@@ -121,7 +122,14 @@ fn secret_routes(routes: Routes) -> Routes {
         .add(CRED_USE_OR_WORK, GET, paths::KEYCHAIN, keychain::one)
         .add(WORKER, POST, paths::KEYCHAIN, keychain::put)
         .add(WORKER, DELETE, paths::KEYCHAIN, keychain::delete)
+        .add(WALLET, POST, paths::WALLET_ROTATE, credentials::rotate_all)
         .unaudited()
+        .add(
+            WALLET,
+            GET,
+            paths::WALLET_KEY_STATUS,
+            credentials::key_status,
+        )
         .add(CRED_USE_OR_WORK, GET, paths::KEYCHAIN_OF, keychain::list)
 }
 
@@ -386,8 +394,6 @@ fn platform_routes(routes: Routes) -> Routes {
         (PROJECT, paths::CONTAINER_CALLBACK),
         (PLATFORM, paths::PLUGINS),
         (PLATFORM, paths::OBJECTS),
-        (PLATFORM, paths::WALLET_ROTATE),
-        (PLATFORM, paths::WALLET_KEY_STATUS),
         (PLATFORM, paths::SECRET_AUDIT),
         (PLATFORM, paths::CROSS_REGION_RESOLVE),
     ];

@@ -2,7 +2,6 @@
 
 use noetl_api::credential::{
     CredentialList, CredentialView, CredentialWish, DeletedCredential, MAX_LISTED, PutCredential,
-    Rotation,
 };
 use noetl_store::{
     CommandChoice, CommandFilter, Credential, CredentialFilter, CredentialKey, CredentialPut,
@@ -177,54 +176,6 @@ impl Runtime {
         })
     }
 
-    /// Wraps the keys of credentials anew that are still under an old key, so many at most.
-    pub async fn rotate_credentials(&self, most: u32) -> Result<Rotation, RuntimeError> {
-        let keys = self.keys()?;
-        let mut rotation = Rotation::default();
-        let mut after = None;
-        while rotation.processed < u64::from(most) {
-            let filter = CredentialFilter {
-                not_under: Some(keys.current().kid().clone()),
-                after,
-                ..CredentialFilter::of(self.tenant().clone())
-            };
-            let page = self.store().credentials(filter, PageLimit::MAX).await?;
-            let Some(last) = page.last() else { break };
-            after = Some(last.credential_id);
-            for kept in page {
-                rotation.processed += 1;
-                match self.rewrapped(keys, kept).await {
-                    Ok(true) => rotation.rewrapped += 1,
-                    Ok(false) => rotation.skipped += 1,
-                    Err(error) => {
-                        tracing::error!(%error, "a credential keeps its old key");
-                        rotation.failed += 1;
-                    }
-                }
-            }
-        }
-        Ok(rotation)
-    }
-
-    async fn rewrapped(&self, keys: &KeyRing, kept: Credential) -> Result<bool, RuntimeError> {
-        let sealed = sealed_of(&kept.sealed)?;
-        let Some(anew) = keys
-            .rewrap(&about(&kept), &sealed)
-            .map_err(|error| broken(&error))?
-        else {
-            return Ok(false);
-        };
-        let put = CredentialPut {
-            replaces: Some(kept.version),
-            credential: Credential {
-                sealed: sealed_json(&anew)?,
-                kid: anew.kid().clone(),
-                ..kept
-            },
-        };
-        Ok(self.store().put_credential(put).await?)
-    }
-
     async fn kept_credential(&self, key: &str) -> Result<Credential, RuntimeError> {
         let key = match key.parse() {
             Ok(id) => CredentialKey::Id(id),
@@ -251,7 +202,7 @@ impl Runtime {
     }
 }
 
-fn about(credential: &Credential) -> About<'_> {
+pub(super) fn about(credential: &Credential) -> About<'_> {
     About {
         tenant_id: &credential.tenant_id,
         table: TABLE,

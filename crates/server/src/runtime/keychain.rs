@@ -288,7 +288,7 @@ fn end_of(request: &PutKeychain, now: Timestamp) -> Result<Timestamp, RuntimeErr
     Ok(end.min(now.saturating_add(LONGEST_TIME)))
 }
 
-fn about(entry: &KeychainEntry) -> About<'_> {
+pub(super) fn about(entry: &KeychainEntry) -> About<'_> {
     About {
         tenant_id: &entry.tenant_id,
         table: TABLE,

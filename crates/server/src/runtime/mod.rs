@@ -29,6 +29,7 @@ mod repeat;
 mod reports;
 mod requests;
 mod results;
+mod rotation;
 mod settings;
 mod signals;
 mod slots;

@@ -7,7 +7,7 @@ use noetl_types::limits::PageLimit;
 use super::{FaultyStore, Method};
 use crate::error::StoreError;
 use crate::keychain::Keychain;
-use crate::model::{KeychainEntry, KeychainFilter, KeychainPut};
+use crate::model::{KeyCounts, KeychainEntry, KeychainFilter, KeychainPut};
 use crate::store::Store;
 
 #[async_trait]
@@ -42,5 +42,10 @@ impl<S: Store> Keychain for FaultyStore<S> {
     ) -> Result<bool, StoreError> {
         let answer = self.fault(Method::DeleteKeychain).await?;
         answer.of(self.inner.delete_keychain(tenant_id, cache_key).await)
+    }
+
+    async fn key_counts(&self) -> Result<KeyCounts, StoreError> {
+        let answer = self.fault(Method::KeyCounts).await?;
+        answer.of(self.inner.key_counts().await)
     }
 }

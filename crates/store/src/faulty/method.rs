@@ -123,6 +123,8 @@ pub enum Method {
     KeychainEntries,
     /// [`crate::Keychain::delete_keychain`]
     DeleteKeychain,
+    /// [`crate::Keychain::key_counts`]
+    KeyCounts,
     /// [`crate::Outlets::claim_outbox`]
     ClaimOutbox,
     /// [`crate::Outlets::mark_published`]
@@ -282,6 +284,7 @@ impl Method {
         Self::KeychainEntry,
         Self::KeychainEntries,
         Self::DeleteKeychain,
+        Self::KeyCounts,
         Self::ClaimOutbox,
         Self::MarkPublished,
         Self::MarkFailed,

@@ -321,6 +321,7 @@ async fn call_about_the_keychain(store: &dyn Store) -> Vec<Result<(), StoreError
         store.keychain_entry(&tenant, "k").await.map(drop),
         store.keychain_entries(all, page).await.map(drop),
         store.delete_keychain(&tenant, "k").await.map(drop),
+        store.key_counts().await.map(drop),
     ]
 }
 

@@ -7,7 +7,7 @@ use noetl_types::limits::PageLimit;
 use super::MemoryStore;
 use crate::error::StoreError;
 use crate::keychain::Keychain;
-use crate::model::{KeychainEntry, KeychainFilter, KeychainPut};
+use crate::model::{KeyCounts, KeychainEntry, KeychainFilter, KeychainPut};
 
 #[async_trait]
 impl Keychain for MemoryStore {
@@ -61,5 +61,17 @@ impl Keychain for MemoryStore {
         entries
             .retain(|_, kept| kept.tenant_id != *tenant_id || kept.cache_key.as_str() != cache_key);
         Ok(entries.len() < before)
+    }
+
+    async fn key_counts(&self) -> Result<KeyCounts, StoreError> {
+        let state = self.lock();
+        let mut counts = KeyCounts::default();
+        for kept in state.credentials.values() {
+            *counts.credentials.entry(kept.kid.clone()).or_default() += 1;
+        }
+        for kept in state.keychain.values() {
+            *counts.keychain.entry(kept.kid.clone()).or_default() += 1;
+        }
+        Ok(counts)
     }
 }

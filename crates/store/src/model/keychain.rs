@@ -1,5 +1,7 @@
 //! The cache of the keychain: what workers resolved, kept for a while, sealed inside.
 
+use std::collections::BTreeMap;
+
 use noetl_types::{CatalogId, ExecutionId, Json, KeychainId, TenantId, Text, Timestamp};
 
 /// Who shares an entry.
@@ -102,4 +104,13 @@ impl KeychainFilter {
             && self.not_under.as_ref().is_none_or(|kid| *kid != entry.kid)
             && self.after.is_none_or(|after| entry.keychain_id > after)
     }
+}
+
+/// How many secrets of all tenants each key wraps.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct KeyCounts {
+    /// Credentials, by the key.
+    pub credentials: BTreeMap<Text, u64>,
+    /// Entries of the cache of the keychain, by the key.
+    pub keychain: BTreeMap<Text, u64>,
 }

@@ -60,7 +60,7 @@ pub use head::Head;
 pub use hints::{Growth, Hints, MAX_HINTED, Places};
 pub use key::MatchKey;
 pub use keychain::{
-    KeychainEntry, KeychainFilter, KeychainPut, KeychainScope, UnknownKeychainScope,
+    KeyCounts, KeychainEntry, KeychainFilter, KeychainPut, KeychainScope, UnknownKeychainScope,
 };
 pub use log::{Loaded, LogPage, MAX_SNAPSHOTS, Snapshot, SnapshotKey};
 pub use machine::{MachineLease, MachineRefused, MachineRenewal, MachineRequest};

@@ -11,7 +11,7 @@ use super::bind::read_all;
 use super::query::{Param, insert, params, select};
 use crate::error::StoreError;
 use crate::keychain::Keychain;
-use crate::model::{KeychainEntry, KeychainFilter, KeychainPut};
+use crate::model::{KeyCounts, KeychainEntry, KeychainFilter, KeychainPut};
 use crate::row::{self, KEYCHAIN, ToCell as _, keychain_row};
 
 static PUT: LazyLock<String> =
@@ -31,6 +31,9 @@ static LIST: LazyLock<String> = LazyLock::new(|| {
         ORDER BY keychain_id LIMIT $5::bigint";
     select(&KEYCHAIN, hits)
 });
+
+const COUNT_CREDENTIALS: &str = "SELECT kid, count(*) FROM credential GROUP BY kid";
+const COUNT_KEYCHAIN: &str = "SELECT kid, count(*) FROM keychain GROUP BY kid";
 
 #[async_trait]
 impl Keychain for PostgresStore {
@@ -83,5 +86,15 @@ impl Keychain for PostgresStore {
         let mut client = self.pool.get().await?;
         let key: [Param<'_>; 2] = [&tenant_id.as_str(), &cache_key];
         Ok(!client.rows(sql, &key).await?.is_empty())
+    }
+
+    async fn key_counts(&self) -> Result<KeyCounts, StoreError> {
+        let mut client = self.pool.get().await?;
+        let counts = client.two((COUNT_CREDENTIALS, &[]), (COUNT_KEYCHAIN, &[]));
+        let (credentials, keychain) = counts.await?;
+        Ok(KeyCounts {
+            credentials: read_all(&credentials, row::count_of)?.into_iter().collect(),
+            keychain: read_all(&keychain, row::count_of)?.into_iter().collect(),
+        })
     }
 }

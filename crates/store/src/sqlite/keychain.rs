@@ -13,7 +13,7 @@ use super::shared::{insert, select};
 use super::writer::Durability;
 use crate::error::StoreError;
 use crate::keychain::Keychain;
-use crate::model::{KeychainEntry, KeychainFilter, KeychainPut};
+use crate::model::{KeyCounts, KeychainEntry, KeychainFilter, KeychainPut};
 use crate::row::{self, KEYCHAIN, ToCell as _, keychain_row};
 
 static PUT: LazyLock<String> = LazyLock::new(|| insert("INSERT OR IGNORE", &KEYCHAIN));
@@ -31,6 +31,9 @@ static LIST: LazyLock<String> = LazyLock::new(|| {
         ORDER BY keychain_id LIMIT ?5";
     select(&KEYCHAIN, hits)
 });
+
+const COUNT_CREDENTIALS: &str = "SELECT kid, count(*) FROM credential GROUP BY kid";
+const COUNT_KEYCHAIN: &str = "SELECT kid, count(*) FROM keychain GROUP BY kid";
 
 #[async_trait]
 impl Keychain for SqliteStore {
@@ -95,6 +98,18 @@ impl Keychain for SqliteStore {
                 let sql = "DELETE FROM keychain WHERE tenant_id = ?1 AND cache_key = ?2";
                 let key = (tenant_id.as_str(), cache_key.as_str());
                 Ok(execute(connection, sql, key).map_err(failure)? > 0)
+            })
+            .await
+    }
+
+    async fn key_counts(&self) -> Result<KeyCounts, StoreError> {
+        self.readers
+            .run(move |connection| {
+                let count = |sql| all(connection, sql, (), row::count_of);
+                Ok(KeyCounts {
+                    credentials: count(COUNT_CREDENTIALS)?.into_iter().collect(),
+                    keychain: count(COUNT_KEYCHAIN)?.into_iter().collect(),
+                })
             })
             .await
     }

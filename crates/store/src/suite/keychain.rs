@@ -117,4 +117,8 @@ pub(crate) async fn keychain_entries_are_listed_by_page(bench: &Bench) {
         ..KeychainFilter::default()
     };
     assert_eq!(ids(anybodys, 10).await, [1, 2, 4]);
+    let counts = store.key_counts().await.unwrap();
+    let of_keys = [("k1".into(), 3), ("k2".into(), 1)];
+    assert_eq!(counts.keychain, of_keys.into_iter().collect());
+    assert!(counts.credentials.is_empty());
 }

@@ -322,3 +322,122 @@ async fn trail_tells_it(house: &House) {
     assert!(outcomes.contains(&json!("ok")), "{}", trail.text);
     assert!(!trail.text.contains(SECRET));
 }
+
+/// Keys of a server before, during and after a rotation.
+fn rings() -> [KeyRing; 3] {
+    let [old, new] = [(); 2].map(|()| Key::text_of_new().unwrap());
+    let key = |text: &str| Key::read(text).unwrap();
+    [
+        KeyRing::new(key(&old), Vec::new()),
+        KeyRing::new(key(&new), vec![key(&old)]),
+        KeyRing::new(key(&new), Vec::new()),
+    ]
+}
+
+#[tokio::test]
+async fn a_rotation_reaches_what_is_cached() {
+    on_every_store(async |shelter| {
+        let [old, both, new] = rings();
+        let store = || Arc::clone(&shelter.store);
+        let before = open(store(), old, Arc::default(), true).await;
+        let catalog_id = registered(&before).await;
+        let path = |name: &str| format!("/api/keychain/{catalog_id}/{name}");
+        let put = json!({ "data": { "token": SECRET } });
+        for name in ["one", "two", "three"] {
+            assert!(is_ok(&before.post(&path(name), put.clone()).await));
+        }
+        let during = open(store(), both, Arc::default(), true).await;
+        // A batch at a time; the next goes on behind it.
+        let batch = json!({ "batch_size": 2, "max_batches": 1 });
+        let rotated = during.post("/api/credentials/rotate", batch).await;
+        let did = |count: u64| json!({ "processed": count, "rewrapped": count, "skipped": 0, "failed": 0 });
+        assert_eq!(rotated.json(), did(2));
+        let rotated = during.post("/api/credentials/rotate", json!({})).await;
+        assert_eq!(rotated.json(), did(1));
+        let again = during.post("/api/credentials/rotate", json!({})).await;
+        assert_eq!(again.json(), did(0));
+        let after = open(store(), new, Arc::default(), true).await;
+        for name in ["one", "two", "three"] {
+            assert_eq!(after.get(&path(name)).await.text_at("/data/token"), SECRET);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_platform_rotates_for_all_tenants_and_tells_which_key_may_go() {
+    on_every_store(async |shelter| {
+        let [old, both, new] = rings();
+        let kids = [&old, &both].map(|ring| ring.current().kid().to_string());
+        let [old_kid, new_kid] = &kids;
+        let store = || Arc::clone(&shelter.store);
+        let before = open(store(), old, Arc::default(), false).await;
+        let scopes = [Scope::CredAdmin, Scope::Worker, Scope::CatalogWrite];
+        let mut theirs = Vec::new();
+        for tenant in ["default", "acme"] {
+            let token = token_of(&before.runtime, tenant, &scopes).await;
+            let post = async |path: &str, body: Value| {
+                let reply = before.call(&token, Method::POST, path, body).await;
+                assert!(is_ok(&reply), "{}", reply.text);
+                reply
+            };
+            let body = json!({ "content": TWO_STEPS });
+            let made = post("/api/catalog/register", body).await;
+            let path = format!("/api/keychain/{}/api", made.text_at("/catalog_id"));
+            post(&path, json!({ "data": { "token": SECRET } })).await;
+            let credential = json!({ "name": "c", "type": "secret", "data": { "secret": SECRET } });
+            post("/api/credentials", credential).await;
+            theirs.push((token, path));
+        }
+        let during = open(store(), both, Arc::default(), false).await;
+        let status = async |house: &House| {
+            let told = house.ask(Method::GET, "wallet/key-status", "").await;
+            assert!(is_ok(&told), "{}", told.text);
+            told.json()
+        };
+        let all_under = |kid: &str| {
+            json!({ "current": new_kid, "credential": { kid: 2 }, "keychain": { kid: 2 } })
+        };
+        assert_eq!(status(&during).await, all_under(old_kid));
+        let rotated = during.told("wallet/rotate-kek", json!({})).await;
+        for table in ["credential", "keychain"] {
+            let mut did = rotated[table].clone();
+            let last_id = did.as_object_mut().unwrap().remove("last_id");
+            assert!(last_id.is_some_and(|id| id.is_i64()), "{rotated}");
+            let wanted = json!({ "processed": 2, "rewrapped": 2, "skipped": 0, "failed": 0 });
+            assert_eq!(did, wanted, "{rotated}");
+        }
+        assert_eq!(status(&during).await, all_under(new_kid));
+        let again = during.ask(Method::POST, "wallet/rotate-kek", "").await;
+        assert_eq!(again.at("/keychain/processed"), 0);
+        // The old key may go.
+        let after = open(store(), new, Arc::default(), false).await;
+        for (token, path) in &theirs {
+            let found = after.call(token, Method::GET, path, json!({})).await;
+            assert_eq!(found.text_at("/data/token"), SECRET);
+        }
+        // An admin of secrets rotates for all only where they run the installation.
+        let [(operator, _), (stranger, _)] = &theirs[..] else {
+            unreachable!()
+        };
+        let path = "/api/internal/wallet/key-status";
+        let ask = async |token: &str| after.call(token, Method::GET, path, json!({})).await;
+        assert!(is_ok(&ask(operator).await));
+        ask(stranger).await.is_problem(ErrorCode::Forbidden);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_wallet_without_a_key_is_not_ready() {
+    let house = Shelter::memory()
+        .house(super::internal::http(), |_| ())
+        .await;
+    for (method, path) in [
+        (Method::POST, "wallet/rotate-kek"),
+        (Method::GET, "wallet/key-status"),
+    ] {
+        let refused = house.ask(method, path, "").await;
+        refused.is_problem(ErrorCode::NotReady);
+    }
+}
