@@ -162,14 +162,16 @@ impl Runtime {
             });
         };
         let is_over = entry.expires_at <= self.now();
-        let (data, renew_config) = match is_opened {
-            true => self.opened_entry(&entry)?,
-            false => (None, None),
+        let (data, renew_config) = if is_opened {
+            self.opened_entry(&entry)?
+        } else {
+            (None, None)
         };
         Ok(KeychainView {
-            status: match is_over {
-                true => KeychainStatus::Expired,
-                false => KeychainStatus::Found,
+            status: if is_over {
+                KeychainStatus::Expired
+            } else {
+                KeychainStatus::Found
             },
             cache_key,
             data: data.filter(|_| !is_over),
@@ -224,9 +226,10 @@ impl Runtime {
         self.check_definition(key.catalog_id).await?;
         let cache_key = key.text();
         let deleted = self.store().delete_keychain(self.tenant(), &cache_key);
-        let status = match deleted.await? {
-            true => "deleted",
-            false => "not_found",
+        let status = if deleted.await? {
+            "deleted"
+        } else {
+            "not_found"
         };
         Ok(KeychainDeleted {
             status: status.into(),
