@@ -20,6 +20,10 @@ Health = Literal["ok", "degraded", "failed"]
 """Whether something works."""
 
 
+KeychainStatus = Literal["found", "not_found", "expired"]
+"""Whether there is an entry."""
+
+
 Order = Literal["asc", "desc"]
 """Which events come first."""
 
@@ -1294,6 +1298,110 @@ class KeptResult:
 
 
 @dataclass(kw_only=True)
+class KeyStatus:
+    """Which keys secrets are under. A key that none is under may go."""
+
+    current: str
+    """The key that seals."""
+    credential: dict[str, int]
+    """How many credentials are under each key."""
+    keychain: dict[str, int]
+    """The same of what workers resolved."""
+
+
+@dataclass(kw_only=True)
+class KeychainDeleted:
+    """An entry is gone, or was not there."""
+
+    status: str
+    """`deleted` or `not_found`."""
+    cache_key: str
+    """The key that it was kept under."""
+
+
+@dataclass(kw_only=True)
+class KeychainItem:
+    """An entry of a list, without its data."""
+
+    cache_key: str
+    """The key that it is kept under."""
+    is_expired: bool
+    """Whether its time is over."""
+    keychain_name: str
+    """Its name in the playbook."""
+    catalog_id: str
+    """The definition that names it."""
+    scope_type: str
+    """Who shares it."""
+    execution_id: str | None = None
+    """The run that it is for, where it is not for all."""
+    auto_renew: bool
+    """Whether workers are to resolve it anew when it is over."""
+    created_at: str
+    """When it was first kept."""
+    updated_at: str
+    """When it was last replaced."""
+    expires_at: str
+    """When it is over."""
+
+
+@dataclass(kw_only=True)
+class KeychainKept:
+    """Something is kept."""
+
+    status: str
+    """`success`."""
+    cache_key: str
+    """The key that it is kept under."""
+    expires_at: str
+    """When it is over."""
+
+
+@dataclass(kw_only=True)
+class KeychainList:
+    """A page of the entries of a definition, without their data."""
+
+    catalog_id: str
+    """The definition."""
+    entries: list[KeychainItem]
+    """The entries."""
+    count: int
+    """How many they are."""
+    next_cursor: str | None = None
+    """Where the next page begins."""
+
+
+@dataclass(kw_only=True)
+class KeychainView:
+    """An entry, with its data for those alone who may have it."""
+
+    status: KeychainStatus
+    """Whether there is one."""
+    cache_key: str
+    """The key that it is kept under."""
+    data: Any = None
+    """What was resolved, while it is not over."""
+    renew_config: Any = None
+    """How workers would resolve it anew."""
+    keychain_name: str | None = None
+    """Its name in the playbook."""
+    catalog_id: str | None = None
+    """The definition that names it."""
+    scope_type: str | None = None
+    """Who shares it."""
+    execution_id: str | None = None
+    """The run that it is for, where it is not for all."""
+    auto_renew: bool | None = None
+    """Whether workers are to resolve it anew when it is over."""
+    created_at: str | None = None
+    """When it was first kept."""
+    updated_at: str | None = None
+    """When it was last replaced."""
+    expires_at: str | None = None
+    """When it is over."""
+
+
+@dataclass(kw_only=True)
 class LeaseAnswer:
     """Work for a worker."""
 
@@ -1825,6 +1933,28 @@ class PutCredential:
     """Words to find it by."""
     description: str | None = None
     """What it is for, in words."""
+
+
+@dataclass(kw_only=True)
+class PutKeychain:
+    """What is to be kept; what was there under the same key is replaced."""
+
+    data: Any
+    """What was resolved."""
+    scope_type: str | None = None
+    """Who shares it: `local`, `shared` or `global`, which it is where absent. `catalog` is
+    `shared`.
+    """
+    execution_id: str | int | None = None
+    """The run that it is for, where it is `local` or `shared`."""
+    expires_at: str | None = None
+    """When it is over; in 600 seconds where neither this nor `expires_in` is given."""
+    expires_in: int | None = None
+    """The same in seconds from now. Nothing is kept for more than 30 days."""
+    auto_renew: bool | None = None
+    """Whether workers are to resolve it anew when it is over."""
+    renew_config: Any = None
+    """How they would; kept as secret as the data."""
 
 
 @dataclass(kw_only=True)
@@ -2487,6 +2617,22 @@ class StreamStatus:
 
 
 @dataclass(kw_only=True)
+class TableRotation:
+    """What a rotation did to the records of one table."""
+
+    processed: int
+    """Records that were looked at."""
+    rewrapped: int
+    """Those that are under the current key now."""
+    skipped: int
+    """Those that somebody wrote meanwhile."""
+    failed: int
+    """Those that could not be opened."""
+    last_id: int | None = None
+    """The last record that was looked at."""
+
+
+@dataclass(kw_only=True)
 class TaleOfEvent:
     """What is told, and of which step."""
 
@@ -2702,6 +2848,16 @@ class WaitingOn:
     """Until when, where time ends it."""
     holders: list[str] | None = None
     """Who has what is waited for: workers, runs, steps. At most `MAX_HOLDERS`."""
+
+
+@dataclass(kw_only=True)
+class WalletRotation:
+    """What a rotation did, table by table."""
+
+    credential: TableRotation
+    """The credentials."""
+    keychain: TableRotation
+    """What workers resolved, and is kept for a while."""
 
 
 @dataclass(kw_only=True)

@@ -321,6 +321,83 @@ class Operations(Transport):
         )
         return result
 
+    def get_keychain(
+        self,
+        catalog_id: str | int,
+        name: str,
+        *,
+        scope_type: str | None = None,
+        execution_id: str | None = None,
+        worker_id: str | None = None,
+    ) -> models.KeychainView:
+        """What workers resolved for an entry of a keychain. With its data for who has `cred:admin`,
+        and for a worker that holds a command of a run of the definition. Leaves a trail.
+        """
+        result: models.KeychainView = self._call(
+            "GET",
+            f"/api/keychain/{quoted(catalog_id)}/{quoted(name)}",
+            answer=models.KeychainView,
+            query={"scope_type": scope_type, "execution_id": execution_id, "worker_id": worker_id},
+        )
+        return result
+
+    def put_keychain(
+        self,
+        catalog_id: str | int,
+        name: str,
+        body: models.PutKeychain,
+        *,
+        idempotency_key: str | None = None,
+    ) -> models.KeychainKept:
+        """Keeps what was resolved for a while; what was there is replaced. It is sealed, and in no
+        answer to others. Leaves a trail.
+        """
+        result: models.KeychainKept = self._call(
+            "POST",
+            f"/api/keychain/{quoted(catalog_id)}/{quoted(name)}",
+            answer=models.KeychainKept,
+            body=body,
+            changes=True,
+            idempotency_key=idempotency_key,
+        )
+        return result
+
+    def delete_keychain(
+        self,
+        catalog_id: str | int,
+        name: str,
+        *,
+        scope_type: str | None = None,
+        execution_id: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> models.KeychainDeleted:
+        """Forgets what was resolved. Leaves a trail."""
+        result: models.KeychainDeleted = self._call(
+            "DELETE",
+            f"/api/keychain/{quoted(catalog_id)}/{quoted(name)}",
+            answer=models.KeychainDeleted,
+            query={"scope_type": scope_type, "execution_id": execution_id},
+            changes=True,
+            idempotency_key=idempotency_key,
+        )
+        return result
+
+    def list_keychain(
+        self,
+        catalog_id: str | int,
+        *,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> models.KeychainList:
+        """All that is kept for a definition, without its data."""
+        result: models.KeychainList = self._call(
+            "GET",
+            f"/api/keychain/catalog/{quoted(catalog_id)}",
+            answer=models.KeychainList,
+            query={"limit": limit, "cursor": cursor},
+        )
+        return result
+
     def execute(
         self,
         body: models.ExecuteRequest,
@@ -1462,6 +1539,34 @@ class Operations(Transport):
             body=body,
             changes=True,
             idempotency_key=idempotency_key,
+        )
+        return result
+
+    def rotate_wallet(
+        self,
+        body: models.RotationRequest | None = None,
+        *,
+        idempotency_key: str | None = None,
+    ) -> models.WalletRotation:
+        """Wraps the secrets of all tenants under the current key. Leaves a trail."""
+        result: models.WalletRotation = self._call(
+            "POST",
+            "/api/internal/wallet/rotate-kek",
+            answer=models.WalletRotation,
+            body=body,
+            changes=True,
+            idempotency_key=idempotency_key,
+        )
+        return result
+
+    def wallet_key_status(
+        self,
+    ) -> models.KeyStatus:
+        """How many secrets are under which key."""
+        result: models.KeyStatus = self._call(
+            "GET",
+            "/api/internal/wallet/key-status",
+            answer=models.KeyStatus,
         )
         return result
 

@@ -1,5 +1,6 @@
 //! Credentials: what playbooks name, and only workers read.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use noetl_types::redact::REDACTED;
@@ -113,6 +114,53 @@ pub struct Rotation {
     pub skipped: u64,
     /// Those that could not be opened.
     pub failed: u64,
+}
+
+impl Rotation {
+    /// Both together.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self {
+            processed: self.processed.saturating_add(other.processed),
+            rewrapped: self.rewrapped.saturating_add(other.rewrapped),
+            skipped: self.skipped.saturating_add(other.skipped),
+            failed: self.failed.saturating_add(other.failed),
+        }
+    }
+}
+
+/// What a rotation did to the records of one table.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct TableRotation {
+    /// What was done.
+    #[serde(flatten)]
+    pub done: Rotation,
+    /// The last record that was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_id: Option<i64>,
+}
+
+/// What a rotation did, table by table.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct WalletRotation {
+    /// The credentials.
+    pub credential: TableRotation,
+    /// What workers resolved, and is kept for a while.
+    pub keychain: TableRotation,
+}
+
+/// Which keys secrets are under. A key that none is under may go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct KeyStatus {
+    /// The key that seals.
+    pub current: Text,
+    /// How many credentials are under each key.
+    pub credential: BTreeMap<Text, u64>,
+    /// The same of what workers resolved.
+    pub keychain: BTreeMap<Text, u64>,
 }
 
 /// A worker's wish to read a credential for a command that it has.

@@ -18,6 +18,7 @@ pub mod execution;
 pub mod explain;
 pub mod health;
 pub mod internal;
+pub mod keychain;
 pub mod paths;
 pub mod problem;
 pub mod query;

@@ -26,6 +26,10 @@ pub const CREDENTIALS: &str = "/api/credentials";
 pub const CREDENTIAL: &str = "/api/credentials/{credential}";
 /// Wraps secrets under the current key.
 pub const ROTATE_KEYS: &str = "/api/credentials/rotate";
+/// What workers resolved for an entry of the keychain of a definition.
+pub const KEYCHAIN: &str = "/api/keychain/{catalog_id}/{name}";
+/// All that is kept for a definition, without its data.
+pub const KEYCHAIN_OF: &str = "/api/keychain/catalog/{catalog_id}";
 /// All events as they are committed.
 pub const EVENTS_STREAM: &str = "/api/events/stream";
 /// The log of a run as it grows.

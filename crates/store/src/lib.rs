@@ -20,6 +20,7 @@ mod credentials;
 mod error;
 mod fair;
 pub mod faulty;
+mod keychain;
 mod line;
 mod machines;
 mod memory;
@@ -45,6 +46,7 @@ mod vault;
 pub use commons::Commons;
 pub use credentials::Credentials;
 pub use error::{Cause, Saturated, StoreError};
+pub use keychain::Keychain;
 pub use line::Line;
 pub use memory::MemoryStore;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]

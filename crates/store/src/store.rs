@@ -12,6 +12,7 @@ use noetl_types::{
 use crate::commons::Commons;
 use crate::credentials::Credentials;
 use crate::error::StoreError;
+use crate::keychain::Keychain;
 use crate::line::Line;
 use crate::model::{
     Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Claim,
@@ -31,7 +32,7 @@ use crate::vault::Vault;
 /// call whose future is dropped may still take effect.
 #[async_trait]
 pub trait Store:
-    Commons + Credentials + Outlets + Upkeep + Vault + Send + Sync + fmt::Debug
+    Commons + Credentials + Keychain + Outlets + Upkeep + Vault + Send + Sync + fmt::Debug
 {
     /// Writes events, and all that follows from them, with one verdict for each append.
     ///

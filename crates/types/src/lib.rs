@@ -28,8 +28,9 @@ pub use digest::{Digest, sha256};
 pub use error::{ErrorCode, TaskError, TaskErrorKind};
 pub use event::{EventName, EventType};
 pub use id::{
-    AuditId, CatalogId, CommandId, CredentialId, EventId, ExecutionId, IdGenerator, MachineId,
-    OutboxId, QuarantineId, ResultId, RuntimeId, ScheduleId, SignalId, SubscriptionId, TokenId,
+    AuditId, CatalogId, CommandId, CredentialId, EventId, ExecutionId, IdGenerator, KeychainId,
+    MachineId, OutboxId, QuarantineId, ResultId, RuntimeId, ScheduleId, SignalId, SubscriptionId,
+    TokenId,
 };
 pub use json::{Json, JsonMap};
 pub use name::{OrganizationId, PlaybookPath, PoolName, StepName, TenantId, WorkerId};

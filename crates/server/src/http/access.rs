@@ -143,8 +143,11 @@ impl Access {
             Self::Internal(scope) => {
                 let may = |identity: &Identity| {
                     // Internal scopes are only given by whoever runs the installation. Every tenant
-                    // has an admin of its own, who is nobody to the platform as a whole.
-                    identity.may(scope) && (scope.is_internal() || identity.is_operator())
+                    // has an admin of its own, who is nobody to the platform as a whole. Whoever
+                    // merely sits at this machine shows no token, which all of this needs.
+                    identity.token_id().is_some()
+                        && identity.may(scope)
+                        && (scope.is_internal() || identity.is_operator())
                 };
                 return if caller.as_ref().is_ok_and(may) {
                     Ok(())

@@ -7,7 +7,7 @@ use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::request::Parts;
 use noetl_types::limits::PageLimit;
 use noetl_types::trace::TraceContext;
-use noetl_types::{ErrorCode, EventId, ExecutionId, Json, Text};
+use noetl_types::{CatalogId, ErrorCode, EventId, ExecutionId, Json, Text};
 
 use super::acting::App;
 use super::failure::Failure;
@@ -113,6 +113,43 @@ impl FromRequestParts<App> for VarOf {
         let id: ExecutionId = text.parse().map_err(|error| not_an_id(&error))?;
         Ok(Self(id, name))
     }
+}
+
+/// The definition that an address names.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CatalogOf(pub(super) CatalogId);
+
+impl FromRequestParts<App> for CatalogOf {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
+        let Path(text) = Path::<String>::from_request_parts(parts, app)
+            .await
+            .map_err(|error| no_definition(&error))?;
+        let id: CatalogId = text.parse().map_err(|error| no_definition(&error))?;
+        Ok(Self(id))
+    }
+}
+
+/// The definition, and the name in its keychain, that an address names.
+#[derive(Debug, Clone)]
+pub(super) struct KeychainOf(pub(super) CatalogId, pub(super) String);
+
+impl FromRequestParts<App> for KeychainOf {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
+        let Path((text, name)) = Path::<(String, String)>::from_request_parts(parts, app)
+            .await
+            .map_err(|error| no_definition(&error))?;
+        let id: CatalogId = text.parse().map_err(|error| no_definition(&error))?;
+        Ok(Self(id, name))
+    }
+}
+
+fn no_definition(reason: &dyn fmt::Display) -> Failure {
+    let text = format!("not the id of a definition: {reason}");
+    Failure::new(ErrorCode::BadId, text)
 }
 
 /// The event that an address names.

@@ -18,8 +18,9 @@ use super::access::{Access, Caller, Rules, Scope, gate};
 use super::acting::App;
 use super::failure::Failure;
 use super::handlers::{
-    audit, catalog, classic, commands, credentials, execute, executions, health, internal, openapi,
-    outbox, replay, results, signals, stream, streams, system, tokens, vars, workers,
+    audit, catalog, classic, commands, credentials, execute, executions, health, internal,
+    keychain, openapi, outbox, replay, results, signals, stream, streams, system, tokens, vars,
+    workers,
 };
 use super::internal::InternalToken;
 use super::openapi::Described;
@@ -56,6 +57,7 @@ const OUTBOX: Access = Access::Internal(Scope::InternalOutbox);
 const PROJECT: Access = Access::Internal(Scope::InternalProject);
 const RETENTION: Access = Access::Internal(Scope::InternalRetention);
 const PLATFORM: Access = Access::Internal(Scope::Admin);
+const WALLET: Access = Access::Internal(Scope::CredAdmin);
 
 const GET: MethodFilter = MethodFilter::GET;
 const POST: MethodFilter = MethodFilter::POST;
@@ -117,7 +119,18 @@ fn secret_routes(routes: Routes) -> Routes {
         .add(CRED_USE_OR_WORK, GET, paths::CREDENTIAL, credentials::one)
         .add(CRED_ADMIN, DELETE, paths::CREDENTIAL, credentials::delete)
         .add(CRED_ADMIN, POST, paths::ROTATE_KEYS, credentials::rotate)
+        .add(CRED_USE_OR_WORK, GET, paths::KEYCHAIN, keychain::one)
+        .add(WORKER, POST, paths::KEYCHAIN, keychain::put)
+        .add(WORKER, DELETE, paths::KEYCHAIN, keychain::delete)
+        .add(WALLET, POST, paths::WALLET_ROTATE, credentials::rotate_all)
         .unaudited()
+        .add(
+            WALLET,
+            GET,
+            paths::WALLET_KEY_STATUS,
+            credentials::key_status,
+        )
+        .add(CRED_USE_OR_WORK, GET, paths::KEYCHAIN_OF, keychain::list)
 }
 
 fn identity_routes(routes: Routes) -> Routes {
@@ -381,8 +394,6 @@ fn platform_routes(routes: Routes) -> Routes {
         (PROJECT, paths::CONTAINER_CALLBACK),
         (PLATFORM, paths::PLUGINS),
         (PLATFORM, paths::OBJECTS),
-        (PLATFORM, paths::WALLET_ROTATE),
-        (PLATFORM, paths::WALLET_KEY_STATUS),
         (PLATFORM, paths::SECRET_AUDIT),
         (PLATFORM, paths::CROSS_REGION_RESOLVE),
     ];

@@ -2,24 +2,23 @@
 
 use noetl_api::credential::{
     CredentialList, CredentialView, CredentialWish, DeletedCredential, MAX_LISTED, PutCredential,
-    Rotation,
 };
 use noetl_store::{
     CommandChoice, CommandFilter, Credential, CredentialFilter, CredentialKey, CredentialPut,
 };
 use noetl_types::json::{parse, to_canonical};
 use noetl_types::limits::PageLimit;
-use noetl_types::{CredentialId, ErrorCode, Json, Text};
+use noetl_types::{CredentialId, ErrorCode, ExecutionId, Json, Text, WorkerId};
 
 use super::{Runtime, RuntimeError};
 use crate::vault::{About, KeyRing, Sealed, VaultError};
 
 /// Bytes of a name.
-const MAX_NAME: usize = 255;
+pub(super) const MAX_NAME: usize = 255;
 /// Bytes of a secret, as JSON.
-const MAX_SECRET: usize = 64 << 10;
+pub(super) const MAX_SECRET: usize = 64 << 10;
 /// How often a write is tried that others get in the way of.
-const TRIES: u32 = 10;
+pub(super) const TRIES: u32 = 10;
 /// The table, as both layers of a seal name it.
 const TABLE: &str = "credential";
 
@@ -127,21 +126,8 @@ impl Runtime {
         wish: CredentialWish,
     ) -> Result<CredentialView, RuntimeError> {
         let row = self.execution_row(wish.execution_id).await?;
-        let held = CommandFilter {
-            tenant_id: self.tenant().clone(),
-            choice: CommandChoice::Open,
-            execution_id: Some(wish.execution_id),
-            pool: None,
-            worker: Some(wish.worker_id),
-            after: None,
-            limit: PageLimit::MAX,
-        };
-        let held = self.store().commands(held).await?;
-        let is_held = held.commands.iter().any(|held| held.lease.is_some());
-        if !is_held {
-            let text = "a credential is lent to who holds a command of the execution";
-            return Err(RuntimeError::refused(ErrorCode::Forbidden, text));
-        }
+        self.check_holder(wish.execution_id, Some(wish.worker_id))
+            .await?;
         let definition = match row.facts.catalog_id {
             Some(id) => self.core.definition(self.tenant(), id).await?,
             None => return Err(RuntimeError::no_execution()),
@@ -155,6 +141,30 @@ impl Runtime {
         self.reveal_credential(&wish.name).await
     }
 
+    /// Refuses who holds no command of an execution; a worker that does not say which one it is
+    /// stands for all of them.
+    pub(super) async fn check_holder(
+        &self,
+        execution_id: ExecutionId,
+        worker: Option<WorkerId>,
+    ) -> Result<(), RuntimeError> {
+        let held = CommandFilter {
+            tenant_id: self.tenant().clone(),
+            choice: CommandChoice::Open,
+            execution_id: Some(execution_id),
+            pool: None,
+            worker,
+            after: None,
+            limit: PageLimit::MAX,
+        };
+        let held = self.store().commands(held).await?;
+        if held.commands.iter().any(|held| held.lease.is_some()) {
+            return Ok(());
+        }
+        let text = "a credential is lent to who holds a command of the execution";
+        Err(RuntimeError::refused(ErrorCode::Forbidden, text))
+    }
+
     /// Forgets a credential.
     pub async fn delete_credential(&self, key: &str) -> Result<DeletedCredential, RuntimeError> {
         let kept = self.kept_credential(key).await?;
@@ -164,54 +174,6 @@ impl Runtime {
             message: format!("the credential '{}' is gone", kept.name).into(),
             id,
         })
-    }
-
-    /// Wraps the keys of credentials anew that are still under an old key, so many at most.
-    pub async fn rotate_credentials(&self, most: u32) -> Result<Rotation, RuntimeError> {
-        let keys = self.keys()?;
-        let mut rotation = Rotation::default();
-        let mut after = None;
-        while rotation.processed < u64::from(most) {
-            let filter = CredentialFilter {
-                not_under: Some(keys.current().kid().clone()),
-                after,
-                ..CredentialFilter::of(self.tenant().clone())
-            };
-            let page = self.store().credentials(filter, PageLimit::MAX).await?;
-            let Some(last) = page.last() else { break };
-            after = Some(last.credential_id);
-            for kept in page {
-                rotation.processed += 1;
-                match self.rewrapped(keys, kept).await {
-                    Ok(true) => rotation.rewrapped += 1,
-                    Ok(false) => rotation.skipped += 1,
-                    Err(error) => {
-                        tracing::error!(%error, "a credential keeps its old key");
-                        rotation.failed += 1;
-                    }
-                }
-            }
-        }
-        Ok(rotation)
-    }
-
-    async fn rewrapped(&self, keys: &KeyRing, kept: Credential) -> Result<bool, RuntimeError> {
-        let sealed = sealed_of(&kept)?;
-        let Some(anew) = keys
-            .rewrap(&about(&kept), &sealed)
-            .map_err(|error| broken(&error))?
-        else {
-            return Ok(false);
-        };
-        let put = CredentialPut {
-            replaces: Some(kept.version),
-            credential: Credential {
-                sealed: sealed_json(&anew)?,
-                kid: anew.kid().clone(),
-                ..kept
-            },
-        };
-        Ok(self.store().put_credential(put).await?)
     }
 
     async fn kept_credential(&self, key: &str) -> Result<Credential, RuntimeError> {
@@ -226,12 +188,12 @@ impl Runtime {
     }
 
     fn opened(&self, kept: &Credential) -> Result<Json, RuntimeError> {
-        let opened = self.keys()?.open(&about(kept), &sealed_of(kept)?);
+        let opened = self.keys()?.open(&about(kept), &sealed_of(&kept.sealed)?);
         let opened = opened.map_err(|error| broken(&error))?;
         parse(opened.bytes()).map_err(|_| broken(&VaultError::Damaged))
     }
 
-    fn keys(&self) -> Result<&KeyRing, RuntimeError> {
+    pub(super) fn keys(&self) -> Result<&KeyRing, RuntimeError> {
         self.settings().keys.as_deref().ok_or_else(|| {
             let text = "this server has no encryption key, so it keeps no secrets: start it with \
                 NOETL_ENCRYPTION_KEY";
@@ -240,22 +202,23 @@ impl Runtime {
     }
 }
 
-fn about(credential: &Credential) -> About<'_> {
+pub(super) fn about(credential: &Credential) -> About<'_> {
     About {
         tenant_id: &credential.tenant_id,
         table: TABLE,
         record: credential.credential_id.get(),
+        key: None,
         version: credential.version,
     }
 }
 
-fn sealed_json(sealed: &Sealed) -> Result<Json, RuntimeError> {
+pub(super) fn sealed_json(sealed: &Sealed) -> Result<Json, RuntimeError> {
     let text = serde_json::to_vec(sealed).map_err(|_| broken(&VaultError::Cannot))?;
     parse(&text).map_err(|_| broken(&VaultError::Cannot))
 }
 
-fn sealed_of(kept: &Credential) -> Result<Sealed, RuntimeError> {
-    let text = to_canonical(&kept.sealed);
+pub(super) fn sealed_of(sealed: &Json) -> Result<Sealed, RuntimeError> {
+    let text = to_canonical(sealed);
     serde_json::from_slice(&text).map_err(|_| broken(&VaultError::Unknown))
 }
 
@@ -274,12 +237,12 @@ fn view(kept: Credential, data: Option<Json>) -> CredentialView {
     }
 }
 
-fn invalid(text: impl Into<Text>) -> RuntimeError {
+pub(super) fn invalid(text: impl Into<Text>) -> RuntimeError {
     RuntimeError::refused(ErrorCode::Validation, text)
 }
 
 /// What is wrong with a seal is for the operator's log; nobody else learns more than that it is so.
-fn broken(error: &VaultError) -> RuntimeError {
+pub(super) fn broken(error: &VaultError) -> RuntimeError {
     tracing::error!(%error, "a secret cannot be sealed or opened");
     match error {
         VaultError::NoKey(_) => RuntimeError::refused(ErrorCode::NotReady, error.to_string()),

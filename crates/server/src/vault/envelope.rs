@@ -27,6 +27,8 @@ pub struct About<'a> {
     pub table: &'static str,
     /// Its row.
     pub record: i64,
+    /// What else names it, where it has such a key.
+    pub key: Option<&'a str>,
     /// How often the row was written.
     pub version: i64,
 }
@@ -35,7 +37,10 @@ impl About<'_> {
     /// What both layers are bound to. Lengths stand before texts, so no two records give the same.
     fn bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        for text in [self.tenant_id.as_str(), self.table] {
+        for text in [self.tenant_id.as_str(), self.table]
+            .into_iter()
+            .chain(self.key)
+        {
             bytes.extend(u64::try_from(text.len()).unwrap_or(u64::MAX).to_be_bytes());
             bytes.extend(text.as_bytes());
         }
@@ -221,6 +226,7 @@ mod tests {
             tenant_id,
             table: "credential",
             record: 7,
+            key: None,
             version: 1,
         }
     }
@@ -246,6 +252,10 @@ mod tests {
             },
             About {
                 table: "keychain",
+                ..about(&mine)
+            },
+            About {
+                key: Some("api:5:global"),
                 ..about(&mine)
             },
         ];

@@ -115,6 +115,16 @@ pub enum Method {
     Credentials,
     /// [`crate::Credentials::delete_credential`]
     DeleteCredential,
+    /// [`crate::Keychain::put_keychain`]
+    PutKeychain,
+    /// [`crate::Keychain::keychain_entry`]
+    KeychainEntry,
+    /// [`crate::Keychain::keychain_entries`]
+    KeychainEntries,
+    /// [`crate::Keychain::delete_keychain`]
+    DeleteKeychain,
+    /// [`crate::Keychain::key_counts`]
+    KeyCounts,
     /// [`crate::Outlets::claim_outbox`]
     ClaimOutbox,
     /// [`crate::Outlets::mark_published`]
@@ -270,6 +280,11 @@ impl Method {
         Self::Credential,
         Self::Credentials,
         Self::DeleteCredential,
+        Self::PutKeychain,
+        Self::KeychainEntry,
+        Self::KeychainEntries,
+        Self::DeleteKeychain,
+        Self::KeyCounts,
         Self::ClaimOutbox,
         Self::MarkPublished,
         Self::MarkFailed,

@@ -5,6 +5,7 @@
 
 mod commons;
 mod credentials;
+mod keychain;
 mod method;
 mod outlets;
 #[cfg(test)]

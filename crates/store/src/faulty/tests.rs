@@ -15,6 +15,7 @@ use noetl_types::{
 
 use super::{Fault, FaultyStore, Method};
 use crate::suite::fixture::{Run, all_executions, at, claim, lease_of, one, worker};
+use crate::suite::keychain::{entry, new as new_entry};
 use crate::suite::outbox::claim as outbox_claim;
 use crate::suite::request::taking;
 use crate::suite::result::{put, result};
@@ -24,10 +25,11 @@ use crate::suite::wait::signal;
 use crate::{
     AppendRefused, BroadcastFilter, CatalogFilter, CatalogKey, CommandFilter, Credential,
     CredentialFilter, CredentialKey, CredentialPut, EnabledOutlets, ErrandOutcome, ExecutionView,
-    FeedLimit, Head, LogPage, LogPart, MachineRefused, MachineRenewal, MachineRequest, MemoryStore,
-    NewCatalogEntry, NewRuntime, OutboxFailure, OutboxFilter, PutRefused, QuarantineFilter,
-    RequestEnd, RuntimeKind, SlotChange, SlotChoice, SlotHolder, Snapshot, SnapshotKey, Store,
-    StoreError, StreamMove, StreamOwner, Swept, VarsRefused, VersionFilter, WaitChoice, WaitFilter,
+    FeedLimit, Head, KeychainFilter, LogPage, LogPart, MachineRefused, MachineRenewal,
+    MachineRequest, MemoryStore, NewCatalogEntry, NewRuntime, OutboxFailure, OutboxFilter,
+    PutRefused, QuarantineFilter, RequestEnd, RuntimeKind, SlotChange, SlotChoice, SlotHolder,
+    Snapshot, SnapshotKey, Store, StoreError, StreamMove, StreamOwner, Swept, VarsRefused,
+    VersionFilter, WaitChoice, WaitFilter,
 };
 
 /// Appends an event as a driver does: after any failure it looks where the log stands.
@@ -111,6 +113,7 @@ async fn call_all(store: &dyn Store) -> Vec<Result<(), StoreError>> {
     answers.extend(call_about_the_rest(store).await);
     answers.extend(call_about_the_commons(store).await);
     answers.extend(call_about_credentials(store).await);
+    answers.extend(call_about_the_keychain(store).await);
     answers.extend(call_about_the_outbox(store).await);
     answers.extend(call_about_streams(store).await);
     answers.extend(call_about_upkeep(store).await);
@@ -307,6 +310,18 @@ async fn call_about_the_commons(store: &dyn Store) -> Vec<Result<(), StoreError>
         store.vars(id, None).await.map(drop),
         store.delete_vars(id, None).await.map(drop),
         store.sweep(Swept::Blobs, now, limit).await.map(drop),
+    ]
+}
+
+async fn call_about_the_keychain(store: &dyn Store) -> Vec<Result<(), StoreError>> {
+    let (tenant, page) = (TenantId::default(), PageLimit::default());
+    let (entry, all) = (entry(1, "default", "k"), KeychainFilter::default());
+    vec![
+        store.put_keychain(new_entry(entry)).await.map(drop),
+        store.keychain_entry(&tenant, "k").await.map(drop),
+        store.keychain_entries(all, page).await.map(drop),
+        store.delete_keychain(&tenant, "k").await.map(drop),
+        store.key_counts().await.map(drop),
     ]
 }
 

@@ -141,6 +141,7 @@ impl Commons for MemoryStore {
                     |it: &crate::model::StoredResult| it.expires_at.unwrap_or(Timestamp::MAX);
                 sweep(&mut state.results, expires_at, now, limit)
             }
+            Swept::Keychain => sweep(&mut state.keychain, |it| it.expires_at, now, limit),
             Swept::Cache | Swept::Dedup | Swept::Idempotency | Swept::Broadcasts | Swept::Blobs => {
                 state.shared.sweep(what, now, limit)
             }

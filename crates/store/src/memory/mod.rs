@@ -6,6 +6,7 @@
 mod append;
 mod commons;
 mod credentials;
+mod keychain;
 mod outlets;
 mod queue;
 mod shared;

@@ -394,8 +394,8 @@ impl Shared {
                 answered + sweep(&mut self.under_way, |it| it.expires_at, now, rest)
             }
             Swept::Broadcasts => sweep(&mut self.broadcasts, |it| it.expires_at, now, limit),
-            // Results are beside the logs, and there are no files.
-            Swept::Results | Swept::Blobs => 0,
+            // Results and the keychain are beside this, and there are no files.
+            Swept::Results | Swept::Keychain | Swept::Blobs => 0,
         }
     }
 }

@@ -6,8 +6,8 @@ use std::ops::Bound;
 
 use noetl_types::limits::PageLimit;
 use noetl_types::{
-    CatalogId, CommandId, CredentialId, EventId, ExecutionId, FeedPosition, PlaybookPath, ResultId,
-    StoredEvent, TenantId, Text, Timestamp, Version,
+    CatalogId, CommandId, CredentialId, EventId, ExecutionId, FeedPosition, KeychainId,
+    PlaybookPath, ResultId, StoredEvent, TenantId, Text, Timestamp, Version,
 };
 
 use super::outlets::OutletState;
@@ -17,9 +17,9 @@ use crate::error::StoreError;
 use crate::machines::Machines;
 use crate::model::{
     CatalogEntry, CatalogFilter, CatalogKey, Command, Counts, Credential, DueTimer, Execution,
-    ExecutionCursor, ExecutionFilter, ExecutionPage, FEED_BYTES, FeedBatch, FeedLimit, Loaded,
-    LogPage, NewCatalogEntry, NewRuntime, PutRefused, Registered, Runtime, RuntimeKind, Snapshot,
-    SnapshotKey, StoredResult, VersionFilter, body, superfluous,
+    ExecutionCursor, ExecutionFilter, ExecutionPage, FEED_BYTES, FeedBatch, FeedLimit,
+    KeychainEntry, Loaded, LogPage, NewCatalogEntry, NewRuntime, PutRefused, Registered, Runtime,
+    RuntimeKind, Snapshot, SnapshotKey, StoredResult, VersionFilter, body, superfluous,
 };
 
 /// The log of one execution.
@@ -44,6 +44,7 @@ pub(super) struct State {
     catalog_ids: BTreeMap<CatalogId, (TenantId, PlaybookPath, u32)>,
     pub(super) runtimes: BTreeMap<(RuntimeKind, Text), Runtime>,
     pub(super) credentials: BTreeMap<CredentialId, Credential>,
+    pub(super) keychain: BTreeMap<KeychainId, KeychainEntry>,
     /// What is about more than one execution.
     pub(super) shared: Shared,
     /// What publishers and projectors use.

@@ -14,6 +14,7 @@ mod feed;
 mod head;
 mod hints;
 mod key;
+mod keychain;
 mod log;
 mod machine;
 mod message;
@@ -58,6 +59,9 @@ pub use feed::{FEED_BYTES, FeedBatch, FeedLimit};
 pub use head::Head;
 pub use hints::{Growth, Hints, MAX_HINTED, Places};
 pub use key::MatchKey;
+pub use keychain::{
+    KeyCounts, KeychainEntry, KeychainFilter, KeychainPut, KeychainScope, UnknownKeychainScope,
+};
 pub use log::{Loaded, LogPage, MAX_SNAPSHOTS, Snapshot, SnapshotKey};
 pub use machine::{MachineLease, MachineRefused, MachineRenewal, MachineRequest};
 pub use message::{LogEpoch, Message, body, message_id, reference, subject};

@@ -13,6 +13,8 @@ pub enum Swept {
     Broadcasts,
     /// Results whose time to live is over.
     Results,
+    /// Entries of the cache of the keychain.
+    Keychain,
     /// Files of large results that no row names any more.
     Blobs,
 }
@@ -25,6 +27,7 @@ impl Swept {
         Self::Idempotency,
         Self::Broadcasts,
         Self::Results,
+        Self::Keychain,
         Self::Blobs,
     ];
 }

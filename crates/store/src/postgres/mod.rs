@@ -11,6 +11,7 @@ mod cluster;
 mod commons;
 mod credentials;
 mod function;
+mod keychain;
 mod known;
 mod line;
 mod open;

@@ -6,12 +6,12 @@ use noetl_types::limits::{MaxAttempts, Priority};
 use noetl_types::record::{Elapsed, SchemaVersion};
 use noetl_types::{
     AuditId, CatalogId, Chain, CommandId, CommandStatus, CredentialId, Digest, EventId, EventName,
-    ExecutionId, ExecutionStatus, Json, MachineId, OrganizationId, OutboxId, PlaybookPath,
-    PoolName, QuarantineId, ResultId, RuntimeId, Seq, SignalId, StatusName, StepName, TenantId,
-    Text, Timestamp, TokenId, Version, WorkerId, json,
+    ExecutionId, ExecutionStatus, Json, KeychainId, MachineId, OrganizationId, OutboxId,
+    PlaybookPath, PoolName, QuarantineId, ResultId, RuntimeId, Seq, SignalId, StatusName, StepName,
+    TenantId, Text, Timestamp, TokenId, Version, WorkerId, json,
 };
 
-use crate::model::{LeaseToken, Origin, RuntimeKind, VarKind, WaitKind};
+use crate::model::{KeychainScope, LeaseToken, Origin, RuntimeKind, VarKind, WaitKind};
 
 /// A value as a database takes and gives it.
 #[derive(Debug, Clone, PartialEq)]
@@ -371,6 +371,7 @@ numbers!(
     CredentialId,
     EventId,
     ExecutionId,
+    KeychainId,
     OutboxId,
     QuarantineId,
     ResultId,
@@ -441,6 +442,7 @@ texts!(
     EventName: |text| Self::read_copied(Some(text)),
     Origin: Self::parse,
     RuntimeKind: Self::parse,
+    KeychainScope: Self::parse,
     VarKind: Self::parse,
     WaitKind: Self::parse,
 );

@@ -14,6 +14,7 @@ mod append;
 mod cell;
 mod credential;
 mod event;
+mod keychain;
 mod outlets;
 mod result;
 mod shared;
@@ -25,6 +26,7 @@ pub(crate) use append::{Act, Rows, SharedRow, rows_of, slot_rows};
 pub(crate) use cell::{Cell, CellRef, ToCell};
 pub(crate) use credential::{CREDENTIAL, credential, credential_row};
 pub(crate) use event::{EVENT, stored_event};
+pub(crate) use keychain::{KEYCHAIN, keychain, keychain_row};
 pub(crate) use outlets::{
     CLAIMED, CLEANED, NEW_OUTBOX, OUTBOX, QUARANTINE, STREAM, claimed_message, outbox_row,
     quarantine_row, quarantined, stream_cursor, stream_row,

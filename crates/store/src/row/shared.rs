@@ -3,6 +3,7 @@
 use noetl_types::{EventId, ExecutionId, Json, StepName, TenantId, Text, Timestamp};
 
 use super::cell::{Cell, CellProblem, CellRef, FromCell, ToCell};
+use super::keychain::KEYCHAIN;
 use super::result::STORED_RESULT;
 use super::table::{Cells, Corrupt, Kind, Reader, Table};
 use crate::model::{
@@ -146,6 +147,7 @@ pub(crate) fn swept_table(what: Swept) -> Option<&'static Table> {
         Swept::Idempotency => Some(&ANSWERED),
         Swept::Broadcasts => Some(&BROADCAST),
         Swept::Results => Some(&STORED_RESULT),
+        Swept::Keychain => Some(&KEYCHAIN),
         Swept::Blobs => None,
     }
 }

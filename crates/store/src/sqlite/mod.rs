@@ -8,6 +8,7 @@ mod append;
 mod bind;
 mod commons;
 mod credentials;
+mod keychain;
 mod open;
 mod outbox;
 mod outlets;

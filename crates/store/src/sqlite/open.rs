@@ -16,7 +16,7 @@ use crate::blobs::Blobs;
 use crate::error::StoreError;
 use crate::migration::{Migration, Schema, pending};
 
-static MIGRATIONS: [Migration; 7] = [
+static MIGRATIONS: [Migration; 8] = [
     Migration {
         version: 1,
         name: "tables",
@@ -51,6 +51,11 @@ static MIGRATIONS: [Migration; 7] = [
         version: 7,
         name: "outbox_bytes",
         sql: include_str!("migrations/0007_outbox_bytes.sql"),
+    },
+    Migration {
+        version: 8,
+        name: "keychain",
+        sql: include_str!("migrations/0008_keychain.sql"),
     },
 ];
 

@@ -6,6 +6,7 @@ use noetl_types::{ExecutionId, Json, Seq, TenantId, Text, json, sha256};
 use super::Bench;
 use super::claim::{message, request};
 use super::fixture::{Run, at, one};
+use super::keychain;
 use super::result::{put, result};
 use super::slot::{key, wish};
 use super::wait::{awaited, new_wait, signal};
@@ -189,6 +190,10 @@ pub(crate) async fn sweeps_are_bounded(bench: &Bench) {
         let mut kept = put(run.id, result(number, b"{}"));
         kept.expires_at = Some(at(&end));
         store.put_result(kept).await.unwrap();
+        let mut entry = keychain::entry(number, "default", &name);
+        entry.expires_at = at(&end);
+        let is_kept = store.put_keychain(keychain::new(entry)).await;
+        assert!(is_kept.unwrap());
         // What has no end stays.
         let mut for_good = put(run.id, result(number + 10, b"{}"));
         for_good.expires_at = None;

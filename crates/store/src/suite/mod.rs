@@ -13,6 +13,7 @@ pub(crate) mod feed;
 pub(crate) mod fixture;
 mod history;
 pub(crate) mod keep;
+pub(crate) mod keychain;
 pub(crate) mod lease;
 pub(crate) mod list;
 pub(crate) mod log;
@@ -109,6 +110,8 @@ macro_rules! store_suite {
             append: a_run_is_written_and_read_back,
             credential: a_credential_is_kept_and_replaced_by_who_knows_it,
             credential: credentials_are_listed_and_forgotten,
+            keychain: a_keychain_entry_is_kept_replaced_and_forgotten,
+            keychain: keychain_entries_are_listed_by_page,
             append: verdicts,
             append: contradictions_are_refused,
             append: one_of_sixteen_racers_wins,

@@ -168,6 +168,11 @@ snowflake_id! {
 }
 
 snowflake_id! {
+    /// Id of an entry of the cache of the keychain.
+    pub struct KeychainId("keychain id")
+}
+
+snowflake_id! {
     /// Id of a schedule.
     pub struct ScheduleId("schedule id")
 }

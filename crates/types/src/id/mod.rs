@@ -14,8 +14,8 @@ mod snowflake;
 pub use command_label::{CommandLabel, CommandLabelError};
 pub use generator::{ClockError, HighWater, IdGenerator};
 pub use kinds::{
-    AuditId, CatalogId, CommandId, CredentialId, EventId, ExecutionId, Id, OutboxId, QuarantineId,
-    ResultId, RuntimeId, ScheduleId, SignalId, SubscriptionId, TokenId,
+    AuditId, CatalogId, CommandId, CredentialId, EventId, ExecutionId, Id, KeychainId, OutboxId,
+    QuarantineId, ResultId, RuntimeId, ScheduleId, SignalId, SubscriptionId, TokenId,
 };
 pub use machine::{MachineId, MachineIdError};
 pub use snowflake::{IdError, Snowflake, first_id_at};

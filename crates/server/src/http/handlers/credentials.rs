@@ -1,13 +1,14 @@
 //! Credentials: kept, listed, lent.
 
+use axum::extract::State;
 use noetl_api::credential::{
-    CredentialList, CredentialView, CredentialWish, DeletedCredential, PutCredential, Rotation,
-    RotationRequest,
+    CredentialList, CredentialView, CredentialWish, DeletedCredential, KeyStatus, PutCredential,
+    Rotation, RotationRequest, WalletRotation,
 };
 use noetl_types::{ErrorCode, WorkerId};
 
 use crate::http::access::Scope;
-use crate::http::acting::For;
+use crate::http::acting::{App, For};
 use crate::http::answer::Answer;
 use crate::http::body::{JsonBody, JsonBodyOrDefault};
 use crate::http::failure::Failure;
@@ -74,6 +75,20 @@ pub(in crate::http) async fn rotate(
     For(app): For,
     JsonBodyOrDefault(request): JsonBodyOrDefault<RotationRequest>,
 ) -> Result<Answer<Rotation>, Failure> {
-    let most = request.batch_size.saturating_mul(request.max_batches);
-    Ok(Answer(app.runtime.rotate_credentials(most).await?))
+    Ok(Answer(app.runtime.rotate_credentials(request).await?))
+}
+
+/// The same for all tenants.
+pub(in crate::http) async fn rotate_all(
+    State(app): State<App>,
+    JsonBodyOrDefault(request): JsonBodyOrDefault<RotationRequest>,
+) -> Result<Answer<WalletRotation>, Failure> {
+    Ok(Answer(app.of_nobody().rotate_wallet(request).await?))
+}
+
+/// Which keys secrets are under.
+pub(in crate::http) async fn key_status(
+    State(app): State<App>,
+) -> Result<Answer<KeyStatus>, Failure> {
+    Ok(Answer(app.of_nobody().key_status().await?))
 }

@@ -9,6 +9,7 @@ pub(super) mod execute;
 pub(super) mod executions;
 pub(super) mod health;
 pub(super) mod internal;
+pub(super) mod keychain;
 pub(super) mod openapi;
 pub(super) mod outbox;
 pub(super) mod replay;

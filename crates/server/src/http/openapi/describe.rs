@@ -25,7 +25,9 @@ mod made {
     use crate::http::body::{JsonBody, JsonBodyOrDefault, JsonListBody};
     use crate::http::failure::Failure;
     use crate::http::once::Once;
-    use crate::http::params::{EventOf, ExecutionOf, KeyOf, Params, TextOf, TraceOf, VarOf};
+    use crate::http::params::{
+        CatalogOf, EventOf, ExecutionOf, KeyOf, KeychainOf, Params, TextOf, TraceOf, VarOf,
+    };
 
     /// Makes the schema of a type.
     pub(in crate::http) type Made = fn(&mut SchemaGenerator) -> Schema;
@@ -67,6 +69,8 @@ mod made {
     impl Read for EventOf {}
     impl Read for TextOf {}
     impl Read for VarOf {}
+    impl Read for CatalogOf {}
+    impl Read for KeychainOf {}
     impl Read for KeyOf {}
     impl Read for TraceOf {}
     impl<T> Read for Path<T> {}

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use noetl_api::Problem;
-use noetl_types::{ErrorCode, EventId, ExecutionId, Scope, Seq, TokenId};
+use noetl_types::{CatalogId, ErrorCode, EventId, ExecutionId, Scope, Seq, TokenId};
 use schemars::generate::{Contract, SchemaSettings};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize as _;
@@ -318,6 +318,7 @@ fn path_parameter(maker: &mut SchemaGenerator, name: &str) -> Value {
             Seq::json_schema(maker),
             "The place of the event in the run.",
         ),
+        "catalog_id" => (CatalogId::json_schema(maker), "The definition."),
         "path" => (some_text(), "The path of the definition."),
         "playbook_id" => (some_text(), "A path, or a catalog id."),
         "credential" => (some_text(), "Its id or its name."),

@@ -10,6 +10,7 @@ mod credentials;
 mod explain;
 mod faults;
 mod internal;
+mod keychain;
 mod once;
 mod purge;
 mod reading;

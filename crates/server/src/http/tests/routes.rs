@@ -107,6 +107,10 @@ const ROUTES: &[(&str, &str)] = &[
     ("GET", "/api/credentials/pg_main"),
     ("DELETE", "/api/credentials/pg_main"),
     ("POST", "/api/credentials/rotate"),
+    ("GET", "/api/keychain/7000000000000000000/x"),
+    ("POST", "/api/keychain/7000000000000000000/x"),
+    ("DELETE", "/api/keychain/7000000000000000000/x"),
+    ("GET", "/api/keychain/catalog/7000000000000000000"),
     ("POST", "/api/worker/pool/drain"),
 ];
 

@@ -176,8 +176,11 @@ fn address(route: &str, tenant: &Tenant) -> String {
         "execution_id" => tenant.execution_id.clone(),
         "event_id" => tenant.command_id.clone(),
         "token_id" => tenant.token_id.clone(),
+        "catalog_id" => tenant.catalog_id.clone(),
         "*playbook_id" => "zebra/book".to_owned(),
         "*path" => "zebra/book/versions".to_owned(),
+        // The trail of whoever asks repeats the addresses that they asked for.
+        "name" if route.starts_with("/api/keychain/") => "api".to_owned(),
         "name" => "zebra".to_owned(),
         _ => "playbook".to_owned(),
     });

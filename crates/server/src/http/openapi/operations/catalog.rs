@@ -8,7 +8,7 @@ use noetl_types::ErrorCode::{
 };
 use serde_json::json;
 
-use super::queries::{Credential, Credentials, Page, PlaybookOf, VersionOf};
+use super::queries::{Credential, Credentials, Keychain, KeychainKey, Page, PlaybookOf, VersionOf};
 use super::{Operation, Tag, delete, get, post, put};
 
 const PLAYBOOK: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: hello, path: examples/hello}\nworkflow:\n  - step: start\n    tool: {kind: noop}\n";
@@ -132,5 +132,16 @@ fn credentials() -> Vec<Operation> {
             .details("Leaves a trail."),
         post("rotate_credentials", paths::ROTATE_KEYS, tag, "Wraps secrets under the current key")
             .details("Leaves a trail."),
+        get("get_keychain", paths::KEYCHAIN, tag, "What workers resolved for an entry of a keychain")
+            .query::<Keychain>()
+            .details("With its data for who has `cred:admin`, and for a worker that holds a command of a run of the definition. Leaves a trail."),
+        post("put_keychain", paths::KEYCHAIN, tag, "Keeps what was resolved for a while; what was there is replaced")
+            .details("It is sealed, and in no answer to others. Leaves a trail.")
+            .example(json!({ "data": { "token": "t" }, "scope_type": "global", "expires_in": 600 })),
+        delete("delete_keychain", paths::KEYCHAIN, tag, "Forgets what was resolved")
+            .query::<KeychainKey>()
+            .details("Leaves a trail."),
+        get("list_keychain", paths::KEYCHAIN_OF, tag, "All that is kept for a definition, without its data")
+            .query::<Page>(),
     ]
 }

@@ -232,6 +232,19 @@ fn internal() -> Vec<Operation> {
             "Lets read models follow their logs",
         ),
         post("purge", paths::CLEANUP_PURGE, tag, "Drops what is old"),
+        post(
+            "rotate_wallet",
+            paths::WALLET_ROTATE,
+            tag,
+            "Wraps the secrets of all tenants under the current key",
+        )
+        .details("Leaves a trail."),
+        get(
+            "wallet_key_status",
+            paths::WALLET_KEY_STATUS,
+            tag,
+            "How many secrets are under which key",
+        ),
         get("list_cells", paths::CELLS, tag, "The cells that there are"),
     ]
 }

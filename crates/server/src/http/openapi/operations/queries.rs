@@ -115,6 +115,24 @@ pub(super) struct Credential {
 }
 
 #[derive(JsonSchema)]
+pub(super) struct KeychainKey {
+    /// Who shares it: `local`, `shared` or `global`, which it is where absent.
+    scope_type: Option<Text>,
+    /// The run that it is for.
+    execution_id: Option<ExecutionId>,
+}
+
+#[derive(JsonSchema)]
+pub(super) struct Keychain {
+    /// Who shares it: `local`, `shared` or `global`, which it is where absent.
+    scope_type: Option<Text>,
+    /// The run that it is for, and that a worker needs it for.
+    execution_id: Option<ExecutionId>,
+    /// Who works on it, for a worker; any that holds a command of the run where absent.
+    worker_id: Option<Text>,
+}
+
+#[derive(JsonSchema)]
 pub(super) struct Outbox {
     /// `PENDING`, `IN_FLIGHT`, `PUBLISHED`, `FAILED` or `DEAD`.
     status: Option<Text>,
