@@ -27,7 +27,7 @@ mod schema;
 pub mod sql;
 mod yaml;
 
-pub use check::{Checked, check};
+pub use check::{Checked, InputsRead, check};
 pub use diag::{Code, Diagnostic, Severity};
 pub use model::Document;
 pub use parse::{CatalogNames, CheckOptions};

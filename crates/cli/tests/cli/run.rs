@@ -199,6 +199,9 @@ fn an_input_that_nothing_reads_is_told() {
         |file: &str, set: &str| run(&folder, &["run", file, "--ephemeral", "--set", set]).err;
     let meant = "warning: nothing reads 'citty'; did you mean 'city'?";
     assert!(said("one.yaml", "citty=Rome").contains(meant));
+    // A part of a name, or of any other word of the text, is not that name.
+    let meant = "warning: nothing reads 'cit'; did you mean 'city'?";
+    assert!(said("one.yaml", "cit=Rome").contains(meant));
     assert!(said("one.yaml", "wind.max=3").contains("warning: nothing reads 'wind'"));
     for (file, set) in [("one.yaml", "city=Rome"), ("whole.yaml", "citty=Rome")] {
         let said = said(file, set);

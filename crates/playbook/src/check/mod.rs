@@ -4,6 +4,7 @@
 //! probably not meant: routes that lead nowhere, names that nothing provides, secrets in plain text.
 
 mod catalog;
+mod inputs;
 mod names;
 mod python;
 mod routes;
@@ -11,6 +12,8 @@ mod scope;
 mod secrets;
 mod sites;
 mod tasks;
+
+pub use inputs::InputsRead;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

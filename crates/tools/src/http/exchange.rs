@@ -301,9 +301,12 @@ fn failure(url: &Url, error: &reqwest::Error) -> TaskError {
         TaskErrorKind::Connection
     };
     let host = url.host_str().unwrap_or("?");
+    let port = url
+        .port()
+        .map_or_else(String::new, |port| format!(":{port}"));
     let message = match innermost {
-        Some(cause) => format!("the request to {host} failed: {cause}"),
-        None => format!("the request to {host} failed"),
+        Some(cause) => format!("the request to {host}{port} failed: {cause}"),
+        None => format!("the request to {host}{port} failed"),
     };
     TaskError::new(kind, message)
 }

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
-use noetl_playbook::{CheckOptions, Document, Severity, check};
+use noetl_playbook::model::Playbook;
+use noetl_playbook::{CheckOptions, Document, InputsRead, Severity, check};
 use noetl_types::{Json, JsonMap, Millis};
 
 use crate::config::table::LOG;
@@ -94,7 +95,7 @@ pub(crate) fn run(args: &RunArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, 
     let style = style(&config, quiet, io);
     if style != Style::Quiet {
         io.warn(&config.warnings)?;
-        io.warn(&unread(&args.sets, &flow))?;
+        io.warn(&unread(&args.sets, &flow.playbook))?;
     }
     if config.is_given(&LOG) {
         roles::start_logging(&config, io.err.is_terminal(), io.err.paint().is_on())?;
@@ -196,22 +197,14 @@ fn payload_of(args: &RunArgs, io: &mut Io<'_>) -> Result<JsonMap, Error> {
 }
 
 /// Inputs that nothing in the playbook can read, which is how a name that is spelled wrong looks.
-fn unread(sets: &[String], flow: &Flow) -> Vec<String> {
-    // Somebody who takes the workload as a whole may read anything of it.
-    let mut mentions = flow.text.split("workload").skip(1);
-    if mentions.any(|rest| !rest.starts_with(['.', ':'])) {
-        return Vec::new();
-    }
-    let known: Vec<&str> = flow
-        .playbook
-        .workload
-        .iter()
-        .map(|field| &*field.name.value)
-        .collect();
+fn unread(sets: &[String], playbook: &Playbook) -> Vec<String> {
+    let fields = playbook.workload.iter();
+    let known: Vec<&str> = fields.map(|field| &*field.name.value).collect();
+    let read = InputsRead::of(playbook);
     let names = sets
         .iter()
         .filter_map(|given| given.split(['=', '.']).next());
-    let unread = names.filter(|name| !known.contains(name) && !flow.text.contains(*name));
+    let unread = names.filter(|name| !known.contains(name) && !read.includes(name));
     let warning = |name| match nearest(name, known.iter()) {
         Some(meant) => format!("nothing reads '{name}'; did you mean '{meant}'?"),
         None => format!("nothing reads '{name}'"),
