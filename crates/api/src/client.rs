@@ -20,13 +20,13 @@ use std::time::Duration;
 use noetl_types::{ByteSize, Millis};
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Url, redirect};
-use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::paths;
 
 pub use live::{LiveLog, News};
-pub use settings::{BearerToken, ClientRefused, ClientSettings};
+pub use settings::{BearerToken, ClientCertificate, ClientRefused, ClientSettings};
 
 /// A client of one server. A clone is another handle of the same.
 #[derive(Debug, Clone)]
@@ -65,6 +65,7 @@ impl Client {
         let ClientSettings {
             token,
             authority,
+            certificate,
             connect_timeout,
             timeout,
             max_answer,
@@ -91,7 +92,7 @@ impl Client {
         } else {
             builder
         };
-        let http = with_tls(builder, &base, authority.as_deref())?
+        let http = with_tls(builder, &base, authority.as_deref(), certificate.as_ref())?
             .build()
             .map_err(|error| ClientRefused::Build(call::causes(&error).into()))?;
         let base = base.as_str().trim_end_matches('/').to_owned();
@@ -152,17 +153,47 @@ fn with_tls(
     builder: reqwest::ClientBuilder,
     base: &Url,
     authority: Option<&[u8]>,
+    certificate: Option<&ClientCertificate>,
 ) -> Result<reqwest::ClientBuilder, ClientRefused> {
     if base.scheme() == "https" && authority.is_none() {
         // An error says that there is one already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        return Ok(builder);
+        return match certificate {
+            Some(own) => Ok(builder.identity(identity(own)?)),
+            None => Ok(builder),
+        };
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(|error| ClientRefused::Build(error.to_string().into()))?
-        .with_root_certificates(trusted(authority.unwrap_or_default())?)
-        .with_no_client_auth();
+        .with_root_certificates(trusted(authority.unwrap_or_default())?);
+    let config = match certificate {
+        None => config.with_no_client_auth(),
+        Some(own) => {
+            let (chain, key) = (chain_of(own)?, key_of(own)?);
+            let config = config.with_client_auth_cert(chain, key);
+            config.map_err(|error| unfit(&error))?
+        }
+    };
     Ok(builder.tls_backend_preconfigured(config))
+}
+
+fn chain_of(own: &ClientCertificate) -> Result<Vec<CertificateDer<'static>>, ClientRefused> {
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&own.chain).collect();
+    chain.map_err(|error| unfit(&error))
+}
+
+fn key_of(own: &ClientCertificate) -> Result<PrivateKeyDer<'static>, ClientRefused> {
+    PrivateKeyDer::from_pem_slice(&own.key).map_err(|error| unfit(&error))
+}
+
+/// The same for a client that trusts what its machine trusts.
+fn identity(own: &ClientCertificate) -> Result<reqwest::Identity, ClientRefused> {
+    let both = [&*own.key, b"\n", &*own.chain].concat();
+    reqwest::Identity::from_pem(&both).map_err(|error| unfit(&error))
+}
+
+fn unfit(error: &dyn std::fmt::Display) -> ClientRefused {
+    ClientRefused::Build(format!("the certificate of this client: {error}").into())
 }

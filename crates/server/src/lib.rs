@@ -16,4 +16,6 @@ pub use chance::{Chance, SystemChance};
 pub use clock::{Clock, SystemClock};
 pub use noetl_bus::nats::LinkSettings;
 pub use read::replay;
-pub use runtime::{Behalf, NatsSettings, Runtime, RuntimeError, Settings, StreamSettings};
+pub use runtime::{
+    Behalf, Capability, NatsSettings, Runtime, RuntimeError, Settings, StreamSettings,
+};

@@ -9,8 +9,7 @@ use crate::model::{ApiToken, AuditEntry, NewAudit};
 
 /// The part of a [`crate::Store`] that is about identities and the trail that they leave.
 ///
-/// It holds no secret: a token is known by a digest. Nothing of the trail is ever changed or
-/// forgotten.
+/// A token is known by a digest alone. Nothing of the trail is ever changed or forgotten.
 #[async_trait]
 pub trait Vault {
     /// Keeps a token; `false` if its id or its prefix is taken.
@@ -41,6 +40,10 @@ pub trait Vault {
 
     /// Notes that a token was used. It never goes back, and is not durable by itself.
     async fn touch_token(&self, token_id: TokenId, now: Timestamp) -> Result<(), StoreError>;
+
+    /// The secret that all servers on this store share: the one that is kept, or else this one, which
+    /// is kept from now on. Of many that bring one at once, all get the same.
+    async fn common_secret(&self, fresh: Text) -> Result<Text, StoreError>;
 
     /// Adds to the trails of tenants, each entry linked to the one before. The same entries again are
     /// fine.

@@ -13,6 +13,8 @@ pub struct ClientSettings {
     pub token: Option<BearerToken>,
     /// Certificates, in PEM, of the authorities that it trusts; those of the machine where absent.
     pub authority: Option<Vec<u8>>,
+    /// What it shows of itself on encrypted connections.
+    pub certificate: Option<ClientCertificate>,
     /// How long a connection may take to come about.
     pub connect_timeout: Millis,
     /// How long a call may take, besides the time that it asks the server to wait and what large
@@ -27,10 +29,27 @@ impl Default for ClientSettings {
         Self {
             token: None,
             authority: None,
+            certificate: None,
             connect_timeout: Millis::from_secs(5),
             timeout: Millis::from_secs(30),
             max_answer: ByteSize::from_mib(128),
         }
+    }
+}
+
+/// The certificate of a client.
+#[derive(Clone)]
+pub struct ClientCertificate {
+    /// Its chain, in PEM.
+    pub chain: Vec<u8>,
+    /// Its key, in PEM.
+    pub key: Vec<u8>,
+}
+
+/// It holds a key, so it shows nothing of itself.
+impl fmt::Debug for ClientCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClientCertificate(..)")
     }
 }
 

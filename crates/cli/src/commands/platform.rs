@@ -7,7 +7,7 @@ use noetl_api::Client;
 use serde::Serialize;
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::config::table::{INTERNAL_TOKEN, SERVER_URL, TOKEN};
+use crate::config::table::{INTERNAL_TOKEN, INTERNAL_URL, SERVER_URL, TOKEN};
 use crate::config::{Config, Given};
 use crate::error::Error;
 use crate::io::Io;
@@ -40,7 +40,10 @@ pub(crate) fn ask<T>(
         Some(token) => Some(token),
         None => config.get(&TOKEN)?,
     };
-    let url = config.value(&SERVER_URL)?;
+    let url = match config.get(&INTERNAL_URL)? {
+        Some(url) => url,
+        None => config.value(&SERVER_URL)?,
+    };
     let client = reach::client_of(&url, token, &config)?;
     let threads = roles::threads(&config, THREADS)?;
     threads

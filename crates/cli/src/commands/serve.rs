@@ -1,16 +1,14 @@
 //! `noetl dev` and `noetl server`: a process that answers until it is told to stop.
 
 use std::io::Write as _;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
 use noetl_server::Runtime;
-use noetl_server::http::{self, HttpSettings};
+use noetl_server::http::{self, HttpSettings, Listeners};
 use noetl_store::{LogWall, Store};
 use noetl_types::{Millis, PoolName};
-use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -97,7 +95,7 @@ async fn serve(config: &Config, place: &Place, work: Work, io: &mut Io<'_>) -> R
     let (orderly, at_once) = roles::stopped()?;
     // Before the store is opened: a second server on the same port must not touch it.
     let settings = roles::http_settings(config, place, work == Work::Here)?;
-    let (listener, address) = roles::listen(config, &settings).await?;
+    let listening = roles::listen(config, &settings).await?;
     let store = open(place).await?;
     warn_of_walls(&*store, place).await?;
     let scheme = if settings.tls.is_some() {
@@ -105,8 +103,12 @@ async fn serve(config: &Config, place: &Place, work: Work, io: &mut Io<'_>) -> R
     } else {
         "http"
     };
-    let url = format!("{scheme}://{address}");
-    let runtime = roles::open_runtime(Arc::clone(&store), place, config, Some(&url)).await?;
+    let url = format!("{scheme}://{}", listening.public);
+    let facade = roles::Facade {
+        url: &url,
+        wants_tokens: !settings.is_dev,
+    };
+    let runtime = roles::open_runtime(Arc::clone(&store), place, config, Some(facade)).await?;
     if let Some(gone) = Gone::of(place, config)? {
         let count = roles::bury(&*store, &runtime, gone)
             .await
@@ -126,7 +128,15 @@ async fn serve(config: &Config, place: &Place, work: Work, io: &mut Io<'_>) -> R
         Work::Here => Some(start_worker(config, &runtime, io)?),
         Work::Elsewhere => None,
     };
-    let house = House::start(runtime, listener, settings, worker);
+    let beside = Beside {
+        internal: listening
+            .internal
+            .map(|address| format!("{scheme}://{address}")),
+        metrics: listening
+            .metrics
+            .map(|address| format!("{scheme}://{address}")),
+    };
+    let house = House::start(runtime, listening.listeners, settings, worker);
     let _beacon = match place.file() {
         Some(file) => Some(
             Beacon::new(url.clone())
@@ -135,7 +145,7 @@ async fn serve(config: &Config, place: &Place, work: Work, io: &mut Io<'_>) -> R
         ),
         None => None,
     };
-    announce(&url, address, place, work, io)?;
+    announce(&url, place, work, &beside, io)?;
     if let Some(token) = first_token {
         introduce(&token, io)?;
     }
@@ -203,12 +213,12 @@ struct House {
 impl House {
     fn start(
         runtime: Runtime,
-        listener: TcpListener,
+        listeners: Listeners,
         settings: HttpSettings,
         worker: Option<InProcess>,
     ) -> Self {
         let stop_server = CancellationToken::new();
-        let server = http::serve(runtime.clone(), listener, settings, stop_server.clone());
+        let server = http::serve(runtime.clone(), listeners, settings, stop_server.clone());
         Self {
             runtime,
             server: tokio::spawn(server),
@@ -258,14 +268,26 @@ fn introduce(token: &str, io: &mut Io<'_>) -> Result<(), Error> {
     Ok(())
 }
 
+/// Where a server listens besides.
+struct Beside {
+    internal: Option<String>,
+    metrics: Option<String>,
+}
+
 fn announce(
     url: &str,
-    address: SocketAddr,
     place: &Place,
     work: Work,
+    beside: &Beside,
     io: &mut Io<'_>,
 ) -> Result<(), Error> {
     writeln!(io.out, "NoETL listening on {url}")?;
+    if let Some(internal) = &beside.internal {
+        writeln!(io.out, "Internal API on {internal}")?;
+    }
+    if let Some(metrics) = &beside.metrics {
+        writeln!(io.out, "Metrics on {metrics}/metrics")?;
+    }
     let shown = place.shown();
     match place {
         Place::Memory => writeln!(io.out, "Data in memory: it is gone when this stops")?,
@@ -279,7 +301,8 @@ fn announce(
         )?,
     }
     io.out.flush()?;
-    tracing::info!(%address, store = %shown, "listening");
+    let Beside { internal, metrics } = beside;
+    tracing::info!(url, ?internal, ?metrics, store = %shown, "listening");
     Ok(())
 }
 

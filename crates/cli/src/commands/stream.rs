@@ -7,7 +7,7 @@ use noetl_api::Client;
 use noetl_api::stream::StreamStatus;
 use noetl_types::{FeedPosition, Json};
 
-use crate::config::table::{INTERNAL_TOKEN, SERVER_URL, TOKEN};
+use crate::config::table::{INTERNAL_TOKEN, INTERNAL_URL, SERVER_URL, TOKEN};
 use crate::config::{Config, Given};
 use crate::error::Error;
 use crate::exit::Exit;
@@ -89,13 +89,15 @@ pub(crate) fn run(args: &StreamArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
     let config = Config::load(&Given::default(), &io.env)?;
     let threads = roles::threads(&config, THREADS)?;
     // An order is given by an operator, who is known by the token of the platform.
-    let token = match (&args.verb, config.get(&INTERNAL_TOKEN)?) {
-        (Verb::Rebuild(_), Some(token)) => Some(token),
+    let is_order = matches!(args.verb, Verb::Rebuild(_));
+    let token = match config.get(&INTERNAL_TOKEN)? {
+        Some(token) if is_order => Some(token),
         _ => config.get(&TOKEN)?,
     };
-    let url = match &args.server {
-        Some(url) => url.clone(),
-        None => config.value(&SERVER_URL)?,
+    let url = match (&args.server, config.get(&INTERNAL_URL)?) {
+        (Some(url), _) => url.clone(),
+        (None, Some(url)) if is_order => url,
+        (None, _) => config.value(&SERVER_URL)?,
     };
     let client = reach::client_of(&url, token, &config)?;
     threads.block_on(async {

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 pub(crate) use error::ConfigError;
 pub(crate) use flags::{Client, Database, Dev, Flags, Operator, Run, Server, Token, Worker};
 pub(crate) use load::{Config, Given, Origin, nearest};
-pub(crate) use setting::Default as SettingDefault;
+pub(crate) use setting::{Default as SettingDefault, Setting};
 
 /// A command that reads settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,10 @@
 //! How the texts of settings are read. Faults say what would be right.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use noetl_server::http::{CertifiedNames, Origins};
 use noetl_store::Trust;
 use noetl_tools::egress::EgressPolicy;
 use noetl_tools::walls::SandboxMode;
@@ -50,6 +51,13 @@ pub(super) fn address(text: &str) -> Result<IpAddr, Fault> {
         .map_err(|_| "it has to be an address such as 127.0.0.1 or 0.0.0.0".to_owned())
 }
 
+pub(super) fn socket(text: &str) -> Result<SocketAddr, Fault> {
+    let local = text.strip_prefix("localhost:");
+    let text = local.map_or_else(|| text.to_owned(), |port| format!("127.0.0.1:{port}"));
+    text.parse()
+        .map_err(|_| "it has to be an address and a port such as 127.0.0.1:9090".to_owned())
+}
+
 pub(super) fn url(text: &str) -> Result<String, Fault> {
     let rest = text
         .strip_prefix("http://")
@@ -63,6 +71,14 @@ pub(super) fn url(text: &str) -> Result<String, Fault> {
         return Err("it has to name a host, as in http://localhost:8082".to_owned());
     }
     Ok(text.trim_end_matches('/').to_owned())
+}
+
+pub(super) fn certified(text: &str) -> Result<CertifiedNames, Fault> {
+    CertifiedNames::read(text)
+}
+
+pub(super) fn origins(text: &str) -> Result<Origins, Fault> {
+    Origins::read(text)
 }
 
 /// The address of a NATS server, or several.

@@ -1,8 +1,9 @@
 //! Every setting, in one place: help texts, parsing and `noetl config show` come from here.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use noetl_server::http::{CertifiedNames, Origins};
 use noetl_store::Trust;
 use noetl_tools::egress::EgressPolicy;
 use noetl_tools::walls::SandboxMode;
@@ -54,6 +55,20 @@ pub(crate) static PORT: Setting<u16> = Setting::new(
 )
 .flag("port", "PORT", LISTENING);
 
+pub(crate) static INTERNAL_BIND: Setting<SocketAddr> = Setting::absent(
+    "NOETL_INTERNAL_BIND",
+    "where everything else is",
+    read::socket,
+    "Address and port of a listener of its own for /api/internal; port 0 takes a free one",
+);
+
+pub(crate) static METRICS_BIND: Setting<SocketAddr> = Setting::absent(
+    "NOETL_METRICS_BIND",
+    "none: /metrics needs a token",
+    read::socket,
+    "Address and port of a listener for /metrics without a token; port 0 takes a free one",
+);
+
 pub(crate) static PUBLIC_URL: Setting<String> = Setting::absent(
     "NOETL_PUBLIC_SERVER_URL",
     "http://localhost:PORT",
@@ -100,11 +115,26 @@ pub(crate) static TLS_CLIENT_CA: Setting<PathBuf> = Setting::absent(
     "File with the authority, in PEM, that must have signed the certificates of clients",
 );
 
+pub(crate) static MTLS_IDENTITIES: Setting<CertifiedNames> = Setting::absent(
+    "NOETL_MTLS_IDENTITIES",
+    "certificates stand for nobody",
+    read::certified,
+    "Whom certificates of clients stand for: NAME=SCOPE+pool:POOL+tenant:TENANT, separated by ; where a \
+     name is dns:HOST or a URI",
+);
+
 pub(crate) static UNSAFE_PLAINTEXT: Setting<bool> = Setting::new(
     "NOETL_UNSAFE_PLAINTEXT",
     "false",
     read::flag,
     "Lets other machines in without encryption; shows in /readyz",
+);
+
+pub(crate) static CORS_ORIGINS: Setting<Origins> = Setting::absent(
+    "NOETL_CORS_ORIGINS",
+    "none: no page of another origin reads answers",
+    read::origins,
+    "Origins whose pages may call the server, such as https://app.example.com, separated by commas",
 );
 
 pub(crate) static RATE_PER_TOKEN: Setting<u32> = Setting::absent(
@@ -476,6 +506,13 @@ pub(crate) static NATS_BARE_SUBJECT: Setting<bool> = Setting::new(
     "Whether commands of the pool 'shared' are also told on noetl.commands alone",
 );
 
+pub(crate) static NOTIFY_CAPABILITY: Setting<bool> = Setting::absent(
+    "NOETL_NOTIFY_CAPABILITY",
+    "true where callers need a token",
+    read::flag,
+    "Whether the address in a notice lets its bearer work on that command without a token",
+);
+
 pub(crate) static STREAM_ENABLED: Setting<bool> = Setting::new(
     "NOETL_EVENT_STREAM_ENABLED",
     "false",
@@ -530,6 +567,14 @@ pub(crate) static SERVER_URL: Setting<String> = Setting::new(
     &[Role::Worker, Role::Token, Role::Client, Role::Operator],
 );
 
+pub(crate) static INTERNAL_URL: Setting<String> = Setting::absent(
+    "NOETL_INTERNAL_URL",
+    "what NOETL_SERVER_URL says",
+    read::url,
+    "Address of the internal API for workers of pool system and for operators, where it has a listener of \
+     its own",
+);
+
 pub(crate) static PROFILE: Setting<String> = Setting::absent(
     "NOETL_PROFILE",
     "the one that is in use, if any",
@@ -551,6 +596,20 @@ pub(crate) static TLS_CA: Setting<PathBuf> = Setting::absent(
     "what the machine trusts",
     read::path,
     "File with the authority, in PEM, that signed the certificate of the server",
+);
+
+pub(crate) static TLS_CLIENT_CERT: Setting<PathBuf> = Setting::absent(
+    "NOETL_TLS_CLIENT_CERT",
+    "none",
+    read::path,
+    "File with the certificate, in PEM, that workers and commands show to the server",
+);
+
+pub(crate) static TLS_CLIENT_KEY: Setting<PathBuf> = Setting::absent(
+    "NOETL_TLS_CLIENT_KEY",
+    "none",
+    read::path,
+    "File with the key of that certificate in PEM",
 );
 
 pub(crate) static POOL: Setting<PoolName> = Setting::new(
@@ -585,18 +644,22 @@ pub(crate) static HEARTBEAT: Setting<u32> = Setting::new(
 );
 
 /// Every setting, in the order in which they are shown.
-pub(crate) static TABLE: [&dyn AnySetting; 76] = [
+pub(crate) static TABLE: [&dyn AnySetting; 84] = [
     &DATA_DIR,
     &STORE,
     &HOST,
     &PORT,
+    &INTERNAL_BIND,
+    &METRICS_BIND,
     &PUBLIC_URL,
     &DEV,
     &BOOTSTRAP_TOKEN,
     &TLS_CERT,
     &TLS_KEY,
     &TLS_CLIENT_CA,
+    &MTLS_IDENTITIES,
     &UNSAFE_PLAINTEXT,
+    &CORS_ORIGINS,
     &RATE_PER_TOKEN,
     &RATE_PER_TENANT,
     &HEAD_TIMEOUT,
@@ -648,6 +711,7 @@ pub(crate) static TABLE: [&dyn AnySetting; 76] = [
     &NATS_PASSWORD,
     &NATS_TOKEN,
     &NATS_BARE_SUBJECT,
+    &NOTIFY_CAPABILITY,
     &STREAM_ENABLED,
     &STREAM_BATCH,
     &STREAM_POLL,
@@ -655,9 +719,12 @@ pub(crate) static TABLE: [&dyn AnySetting; 76] = [
     &STREAM_DEDUP,
     &STREAM_RETENTION,
     &SERVER_URL,
+    &INTERNAL_URL,
     &PROFILE,
     &TOKEN,
     &TLS_CA,
+    &TLS_CLIENT_CERT,
+    &TLS_CLIENT_KEY,
     &POOL,
     &WORKER_ID,
     &CONCURRENCY,

@@ -13,6 +13,7 @@ use thiserror::Error;
 use tokio::task::JoinError;
 
 use super::causes;
+use crate::config::table::PORT;
 use crate::exit::Exit;
 use crate::progress::human;
 
@@ -44,11 +45,15 @@ pub(crate) enum StartError {
     },
     /// Somebody listens there already.
     #[error("port {} of {} is taken", address.port(), address.ip())]
-    PortTaken { address: SocketAddr },
+    PortTaken {
+        address: SocketAddr,
+        setting: &'static str,
+    },
     /// The address cannot be listened on.
     #[error("cannot listen on {address}: {}", source.kind())]
     Listen {
         address: SocketAddr,
+        setting: &'static str,
         source: io::Error,
     },
     /// The address of the server is wrong.
@@ -127,10 +132,15 @@ impl StartError {
                      POSTGRES_HOST, _PORT, _USER, _PASSWORD and _DATABASE, are right"
                 ))
             }
-            Self::PortTaken { .. } => {
+            Self::PortTaken { setting, .. } if *setting == PORT.facts.name => {
                 Some("choose another by --port, or --port 0 for a free one".to_owned())
             }
-            Self::Listen { .. } => Some("choose another address by --host and --port".to_owned()),
+            Self::Listen { setting, .. } if *setting == PORT.facts.name => {
+                Some("choose another address by --host and --port".to_owned())
+            }
+            Self::PortTaken { setting, .. } | Self::Listen { setting, .. } => Some(format!(
+                "choose another in {setting}; port 0 takes a free one"
+            )),
             Self::Worker(_) => Some("check --server and NOETL_TOKEN".to_owned()),
             Self::Client(_) => Some("check --server".to_owned()),
             Self::Left { .. } => {

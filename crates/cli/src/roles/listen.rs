@@ -1,19 +1,20 @@
-//! The listener of a server.
+//! The listeners of a server.
 
 use std::io;
 use std::net::SocketAddr;
 
-use noetl_server::http::{HttpSettings, InternalToken, Tls};
+use noetl_server::http::{CertifiedNames, HttpSettings, InternalToken, Listeners, Tls};
 use noetl_types::Millis;
 use tokio::net::TcpListener;
 
 use super::error::StartError;
 use super::store::Place;
 use crate::config::table::{
-    BODY_TIMEOUT, DEV, HEAD_TIMEOUT, HOST, INTERNAL_TOKEN, MAX_CONNECTIONS, PORT, RATE_PER_TENANT,
-    RATE_PER_TOKEN, TLS_CERT, TLS_CLIENT_CA, TLS_KEY, UNSAFE_PLAINTEXT,
+    BODY_TIMEOUT, CORS_ORIGINS, DEV, HEAD_TIMEOUT, HOST, INTERNAL_BIND, INTERNAL_TOKEN,
+    MAX_CONNECTIONS, METRICS_BIND, MTLS_IDENTITIES, PORT, RATE_PER_TENANT, RATE_PER_TOKEN,
+    TLS_CERT, TLS_CLIENT_CA, TLS_KEY, UNSAFE_PLAINTEXT,
 };
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, Setting};
 use crate::error::Error;
 
 /// Requests in a second for each token and tenant, where many may share a database.
@@ -51,6 +52,12 @@ pub(crate) fn http_settings(
             .into());
         }
     };
+    let certified = config.get(&MTLS_IDENTITIES)?.unwrap_or_default();
+    if certified != CertifiedNames::default() && !config.is_given(&TLS_CLIENT_CA) {
+        let text = "NOETL_MTLS_IDENTITIES is about certificates of clients, which are asked for where \
+            NOETL_TLS_CLIENT_CA names their authority: set both, or none of them";
+        return Err(ConfigError::Refused(text).into());
+    }
     let rate = match place {
         Place::Database(_) => RATE,
         Place::File { .. } | Place::Memory => 0,
@@ -58,6 +65,7 @@ pub(crate) fn http_settings(
     Ok(HttpSettings {
         is_dev: config.get(&DEV)?.unwrap_or(is_dev),
         tls,
+        certified,
         head_timeout: secs(config.value(&HEAD_TIMEOUT)?),
         body_timeout: secs(config.value(&BODY_TIMEOUT)?),
         max_connections: usize::try_from(config.value(&MAX_CONNECTIONS)?).unwrap_or(usize::MAX),
@@ -67,6 +75,7 @@ pub(crate) fn http_settings(
         internal_token: config
             .get(&INTERNAL_TOKEN)?
             .map(|token| InternalToken::new(&token)),
+        origins: config.get(&CORS_ORIGINS)?.unwrap_or_default(),
         ..HttpSettings::default()
     })
 }
@@ -75,16 +84,50 @@ fn secs(number: u32) -> Millis {
     Millis::from_secs(number.into())
 }
 
+/// The listeners of a server, and where each of them is.
+pub(crate) struct Listening {
+    pub(crate) listeners: Listeners,
+    pub(crate) public: SocketAddr,
+    pub(crate) internal: Option<SocketAddr>,
+    pub(crate) metrics: Option<SocketAddr>,
+}
+
 /// Listens where the configuration says, if that is safe.
-pub(crate) async fn listen(
-    config: &Config,
+pub(crate) async fn listen(config: &Config, settings: &HttpSettings) -> Result<Listening, Error> {
+    let public = SocketAddr::new(config.value(&HOST)?, config.value(&PORT)?);
+    let beside = async |setting: &'static Setting<SocketAddr>| match config.get(setting)? {
+        Some(wanted) => bind(wanted, setting.facts.name, settings).await.map(Some),
+        None => Ok(None),
+    };
+    let (public, address) = bind(public, PORT.facts.name, settings).await?;
+    let (internal, internal_address) = beside(&INTERNAL_BIND).await?.unzip();
+    let (metrics, metrics_address) = beside(&METRICS_BIND).await?.unzip();
+    Ok(Listening {
+        listeners: Listeners {
+            public,
+            internal,
+            metrics,
+        },
+        public: address,
+        internal: internal_address,
+        metrics: metrics_address,
+    })
+}
+
+async fn bind(
+    wanted: SocketAddr,
+    setting: &'static str,
     settings: &HttpSettings,
 ) -> Result<(TcpListener, SocketAddr), Error> {
-    let wanted = address(config, settings)?;
+    check(wanted, settings)?;
     let refused = |source: io::Error| match source.kind() {
-        io::ErrorKind::AddrInUse => StartError::PortTaken { address: wanted },
+        io::ErrorKind::AddrInUse => StartError::PortTaken {
+            address: wanted,
+            setting,
+        },
         _ => StartError::Listen {
             address: wanted,
+            setting,
             source,
         },
     };
@@ -94,10 +137,9 @@ pub(crate) async fn listen(
 }
 
 /// The server refuses the same; here it is told before anything is opened.
-fn address(config: &Config, settings: &HttpSettings) -> Result<SocketAddr, ConfigError> {
-    let address = SocketAddr::new(config.value(&HOST)?, config.value(&PORT)?);
+fn check(address: SocketAddr, settings: &HttpSettings) -> Result<(), ConfigError> {
     if address.ip().to_canonical().is_loopback() {
-        return Ok(address);
+        return Ok(());
     }
     let ip = address.ip();
     if settings.is_dev {
@@ -110,5 +152,5 @@ fn address(config: &Config, settings: &HttpSettings) -> Result<SocketAddr, Confi
             "{ip} can be reached from other machines, and tokens would travel unencrypted"
         )));
     }
-    Ok(address)
+    Ok(())
 }

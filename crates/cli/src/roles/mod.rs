@@ -27,7 +27,7 @@ pub(crate) use keys::KeyError;
 pub(crate) use listen::{http_settings, listen};
 pub(crate) use log::start_logging;
 pub(crate) use orphans::{Gone, bury};
-pub(crate) use runtime::{open_runtime, reading_runtime};
+pub(crate) use runtime::{Facade, open_runtime, reading_runtime};
 pub(crate) use signals::{Signals, stopped};
 pub(crate) use store::{Opened, Place};
 pub(crate) use threads::{Refused as ThreadsRefused, threads};

@@ -11,24 +11,32 @@ use super::keys::keys;
 use super::store::Place;
 use crate::config::table::{
     AUTO_PURGE, CLASSIC_CLAIM_MAX, COMMAND_LEASE, INTERNAL_TOKEN, MACHINE_ID, NATS_BARE_SUBJECT,
-    NATS_PASSWORD, NATS_TOKEN, NATS_URL, NATS_URL_ALIAS, NATS_USER, OFFLINE_AFTER, OUTBOX,
-    OUTBOX_KEEP, OUTBOX_LEASE, OUTBOX_MAX_ATTEMPTS, PARTITIONS_AHEAD, PUBLIC_URL, SERVER_NAME,
-    SHARD_COUNT, SHARD_INDEX, SNAPSHOT_EVERY, STREAM_BACKFILL, STREAM_BATCH, STREAM_DEDUP,
-    STREAM_ENABLED, STREAM_POLL, STREAM_RETENTION, TRACES,
+    NATS_PASSWORD, NATS_TOKEN, NATS_URL, NATS_URL_ALIAS, NATS_USER, NOTIFY_CAPABILITY,
+    OFFLINE_AFTER, OUTBOX, OUTBOX_KEEP, OUTBOX_LEASE, OUTBOX_MAX_ATTEMPTS, PARTITIONS_AHEAD,
+    PUBLIC_URL, SERVER_NAME, SHARD_COUNT, SHARD_INDEX, SNAPSHOT_EVERY, STREAM_BACKFILL,
+    STREAM_BATCH, STREAM_DEDUP, STREAM_ENABLED, STREAM_POLL, STREAM_RETENTION, TRACES,
 };
 use crate::config::{Config, ConfigError};
 
-/// Begins to drive what a store holds. `url` is where the server is reached, where there is one and
-/// the user names no other.
+/// The server in front of a runtime.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Facade<'u> {
+    /// Where it is reached, where the user names no other address.
+    pub(crate) url: &'u str,
+    /// Whether callers show tokens.
+    pub(crate) wants_tokens: bool,
+}
+
+/// Begins to drive what a store holds, behind a server or alone.
 pub(crate) async fn open_runtime(
     store: Arc<dyn Store>,
     place: &Place,
     config: &Config,
-    url: Option<&str>,
+    facade: Option<Facade<'_>>,
 ) -> Result<Runtime, crate::error::Error> {
     let settings = Settings {
-        keys: keys(config, place, url.is_some())?,
-        ..settings(config, url)?
+        keys: keys(config, place, facade.is_some())?,
+        ..settings(config, facade)?
     };
     let runtime = Runtime::open(store, Arc::new(SystemClock), settings).await;
     Ok(runtime.map_err(StartError::Runtime)?)
@@ -47,16 +55,19 @@ pub(crate) fn reading_runtime(
     ))
 }
 
-fn settings(config: &Config, url: Option<&str>) -> Result<Settings, ConfigError> {
+fn settings(config: &Config, facade: Option<Facade<'_>>) -> Result<Settings, ConfigError> {
     let public_url = match config.get(&PUBLIC_URL)? {
         Some(public_url) => Some(Text::from(public_url)),
-        None => url.map(Text::from),
+        None => facade.map(|facade| Text::from(facade.url)),
     };
-    let (is_server, has_token) = (url.is_some(), config.get(&INTERNAL_TOKEN)?.is_some());
+    let (is_server, has_token) = (facade.is_some(), config.get(&INTERNAL_TOKEN)?.is_some());
+    let wants_tokens = facade.is_some_and(|facade| facade.wants_tokens);
     Ok(Settings {
         server_name: Text::from(config.value(&SERVER_NAME)?),
         traces: config.get(&TRACES)?.map(Text::from),
         public_url,
+        // Where nobody is asked for a token, an address need not stand for one.
+        notify_capability: wants_tokens && config.get(&NOTIFY_CAPABILITY)?.unwrap_or(true),
         machine_id: config.get(&MACHINE_ID)?,
         lease: Millis::from_secs(config.value(&COMMAND_LEASE)?.into()),
         worker_offline: Millis::from_secs(config.value(&OFFLINE_AFTER)?.into()),

@@ -13,9 +13,9 @@ use noetl_worker::{Settings, Worker};
 
 use super::store::{Extent, secret_places};
 use crate::config::table::{
-    COMMAND_LEASE, CONCURRENCY, EGRESS, FILE_ROOTS, HEARTBEAT, INTERNAL_TOKEN, NATS_PASSWORD,
-    NATS_TOKEN, NATS_URL, NATS_URL_ALIAS, NATS_USER, SANDBOX, SANDBOX_NETWORK, SANDBOX_WRITABLE,
-    WORKER_ID,
+    COMMAND_LEASE, CONCURRENCY, EGRESS, FILE_ROOTS, HEARTBEAT, INTERNAL_TOKEN, INTERNAL_URL,
+    NATS_PASSWORD, NATS_TOKEN, NATS_URL, NATS_URL_ALIAS, NATS_USER, SANDBOX, SANDBOX_NETWORK,
+    SANDBOX_WRITABLE, WORKER_ID,
 };
 use crate::config::{Config, ConfigError};
 use crate::io::Env;
@@ -58,12 +58,14 @@ impl WorkerPlan {
         self
     }
 
-    /// The same for a server at an address. A worker of the platform's own pool knows its token.
+    /// The same for a server at an address. A worker of the platform's own pool knows its token, and
+    /// where its internal API is.
     pub(crate) fn for_server(mut self, config: &Config, url: &str) -> Result<Self, ConfigError> {
         if self.settings.pool.as_str() == SYSTEM_POOL
             && let Some(token) = config.get(&INTERNAL_TOKEN)?
         {
-            let fields = [("token", token), ("url", url.to_owned())];
+            let url = config.get(&INTERNAL_URL)?.unwrap_or_else(|| url.to_owned());
+            let fields = [("token", token), ("url", url)];
             self.settings.secrets = noetl_worker::OwnSecrets::of("internal", fields);
         }
         Ok(self)
@@ -118,7 +120,7 @@ pub(super) fn chance() -> String {
 /// What the tools of the platform's own pool have, and those of no other.
 #[derive(Debug, Default)]
 pub(crate) struct OfPlatform {
-    /// Where they may connect to in any case: to their server.
+    /// Where they may connect to in any case: to their server, and to its internal API.
     always: Vec<EgressRule>,
     /// The NATS server of tasks that name none.
     nats: Option<NatsSettings>,
@@ -137,8 +139,12 @@ impl OfPlatform {
         let password = config.get(&NATS_PASSWORD)?.unwrap_or_default();
         let user = config.get(&NATS_USER)?.map(|user| (user, password));
         let token = config.get(&NATS_TOKEN)?;
+        let mut always = place_of(server);
+        if let Some(internal) = config.get(&INTERNAL_URL)? {
+            always.extend(place_of(&internal));
+        }
         Ok(Self {
-            always: place_of(server),
+            always,
             nats: url.map(|url| NatsSettings { url, user, token }),
         })
     }

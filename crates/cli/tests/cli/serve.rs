@@ -315,3 +315,82 @@ fn settings_are_shown_with_where_they_come_from() {
     let ran: Ran = command.output().unwrap().into();
     insta::assert_snapshot!(masked(&folder, &ran.shown()));
 }
+
+/// The address at the end of a line.
+fn last_word(line: &str) -> String {
+    line.split(' ').next_back().unwrap().to_owned()
+}
+
+#[test]
+fn the_internal_api_and_metrics_have_doors_of_their_own() {
+    let folder = Folder::new("doors");
+    let token = "sixteen characters and more";
+    let mut command = at_home(&folder, &["server", "--port", "0"]);
+    command
+        .env("NOETL_INTERNAL_API_TOKEN", token)
+        .env("NOETL_INTERNAL_BIND", "127.0.0.1:0")
+        .env("NOETL_METRICS_BIND", "localhost:0");
+    let mut server = Process::start(command);
+    let url = last_word(&server.says("NoETL listening on http://127.0.0.1:"));
+    let internal = last_word(&server.says("Internal API on http://127.0.0.1:"));
+    let metrics = last_word(&server.says("Metrics on http://127.0.0.1:"));
+    let metrics = metrics.strip_suffix("/metrics").unwrap();
+    let status = |url: &str, path: &str| get(url, path)[9..12].to_owned();
+    let cells = "/api/internal/cells";
+    assert_eq!(
+        (&*status(&url, cells), &*status(&internal, cells)),
+        ("404", "403")
+    );
+    assert!(get(metrics, "/metrics").contains("noetl_build_info"));
+    assert_eq!(
+        (
+            &*status(&url, "/metrics"),
+            &*status(metrics, "/api/executions")
+        ),
+        ("401", "404")
+    );
+    let asked = |internal: Option<&str>| -> Ran {
+        let mut command = at_home(&folder, &["outbox", "list"]);
+        command
+            .env("NOETL_INTERNAL_API_TOKEN", token)
+            .env("NOETL_SERVER_URL", &url)
+            .envs(internal.map(|url| ("NOETL_INTERNAL_URL", url)));
+        command.output().unwrap().into()
+    };
+    assert_eq!(
+        asked(Some(&internal)).code,
+        0,
+        "{}",
+        asked(Some(&internal)).err
+    );
+    assert_ne!(asked(None).code, 0);
+    let mut second = at_home(&folder, &["server", "--port", "0"]);
+    second.env(
+        "NOETL_INTERNAL_BIND",
+        internal.strip_prefix("http://").unwrap(),
+    );
+    let second: Ran = second.output().unwrap().into();
+    assert!(
+        second.err.contains("choose another in NOETL_INTERNAL_BIND"),
+        "{}",
+        second.err
+    );
+}
+
+#[test]
+fn no_door_is_open_to_other_machines_without_encryption() {
+    let folder = Folder::new("open_doors");
+    for name in ["NOETL_INTERNAL_BIND", "NOETL_METRICS_BIND"] {
+        let mut command = at_home(&folder, &["server", "--port", "0"]);
+        let ran: Ran = command.env(name, "0.0.0.0:0").output().unwrap().into();
+        assert_eq!(ran.code, 2, "{}", ran.err);
+        assert!(ran.err.contains("unencrypted"), "{}", ran.err);
+        let mut command = at_home(&folder, &["server", "--port", "0"]);
+        let ran: Ran = command.env(name, "9090").output().unwrap().into();
+        assert!(
+            ran.err.contains(name) && ran.err.contains("127.0.0.1:9090"),
+            "{}",
+            ran.err
+        );
+    }
+}

@@ -17,7 +17,7 @@ use super::failure::Failure;
 use super::internal::{self, InternalToken};
 use super::once;
 use crate::metrics::Metrics;
-use crate::runtime::Behalf;
+use crate::runtime::{Behalf, Capability};
 
 pub(super) use noetl_types::Scope;
 
@@ -32,6 +32,8 @@ struct Known {
     behalf: Behalf,
     scopes: Scopes,
     token_id: Option<TokenId>,
+    /// Whether it showed who it is, and does not merely sit at this machine.
+    is_proven: bool,
 }
 
 impl Identity {
@@ -44,6 +46,7 @@ impl Identity {
             behalf: Behalf::default(),
             scopes: scopes.filter(|scope| !needs_token(scope)).collect(),
             token_id: None,
+            is_proven: false,
         }))
     }
 
@@ -56,10 +59,39 @@ impl Identity {
                 organization_id: token.organization_id.clone(),
                 pools: token.pools.as_deref().map(Arc::from),
                 path_globs: token.path_globs.as_deref().map(Arc::from),
+                capability: None,
             },
             scopes: token.scopes,
             token_id: Some(token.token_id),
+            is_proven: true,
         }))
+    }
+
+    /// Whoever shows a capability.
+    pub(super) fn of_capability(capability: Capability) -> Self {
+        Self(Arc::new(Known {
+            actor: format!("command:{}", capability.command_id).into(),
+            behalf: capability.behalf(),
+            scopes: Scopes::NONE.with(Scope::Worker),
+            token_id: None,
+            is_proven: true,
+        }))
+    }
+
+    /// Whoever a certificate stands for.
+    pub(super) fn of_certificate(actor: Text, behalf: Behalf, scopes: Scopes) -> Self {
+        Self(Arc::new(Known {
+            actor,
+            behalf,
+            scopes,
+            token_id: None,
+            is_proven: true,
+        }))
+    }
+
+    /// The capability that it showed.
+    pub(super) fn capability(&self) -> Option<&Capability> {
+        self.0.behalf.capability.as_ref()
     }
 
     pub(super) fn may(&self, scope: Scope) -> bool {
@@ -121,6 +153,8 @@ pub(super) struct Rules {
     pub(super) metrics: Arc<Metrics>,
     /// Whether a call leaves a trail.
     pub(super) is_audited: bool,
+    /// Whether it is part of the work on a command, so that a capability opens it.
+    pub(super) is_of_command: bool,
 }
 
 /// Marks the answer of a call that leaves a trail, with the route that it went to.
@@ -144,8 +178,8 @@ impl Access {
                 let may = |identity: &Identity| {
                     // Internal scopes are only given by whoever runs the installation. Every tenant
                     // has an admin of its own, who is nobody to the platform as a whole. Whoever
-                    // merely sits at this machine shows no token, which all of this needs.
-                    identity.token_id().is_some()
+                    // merely sits at this machine shows nothing, and all of this needs proof.
+                    identity.0.is_proven
                         && identity.may(scope)
                         && (scope.is_internal() || identity.is_operator())
                 };
@@ -171,6 +205,11 @@ impl Access {
 impl Rules {
     /// Whether a request may come in: by who makes it, or, to the internal API, by the token it shows.
     fn check(&self, caller: &Caller, headers: &HeaderMap) -> Result<(), Failure> {
+        let has_capability = |caller: &Identity| caller.capability().is_some();
+        if !self.is_of_command && caller.as_ref().is_ok_and(has_capability) {
+            let text = "a capability opens what its command needs, and nothing else";
+            return Err(Failure::new(ErrorCode::Forbidden, text));
+        }
         match self.access {
             Access::Internal(_) if internal::check(self.internal, headers)? => Ok(()),
             Access::Internal(_) | Access::Open | Access::Identity | Access::AnyOf(_) => {

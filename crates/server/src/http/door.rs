@@ -2,13 +2,17 @@
 
 use std::net::SocketAddr;
 
+use axum::body::Body;
+use axum::extract::Request;
 use axum::http::{HeaderMap, Method, Uri};
 use axum::response::Response;
 use noetl_types::{ErrorCode, Text};
 
 use super::access::{Audited, Caller, Identity};
+use super::cors::{Origins, Page};
 use super::failure::Failure;
-use super::identity;
+use super::identity::{self, Shown};
+use super::peer::Peer;
 use super::rates::Rates;
 use super::settings::HttpSettings;
 use crate::runtime::{Act, Runtime};
@@ -18,6 +22,7 @@ pub(super) struct Doorman {
     runtime: Runtime,
     is_dev: bool,
     rates: Rates,
+    origins: Origins,
 }
 
 /// A request, as far as a trail tells of it.
@@ -37,33 +42,52 @@ impl Doorman {
             runtime,
             is_dev: settings.is_dev,
             rates: Rates::new(settings.rate_per_token, settings.rate_per_tenant),
+            origins: settings.origins.clone(),
         }
+    }
+
+    /// What a request says about the page that it comes from.
+    pub(super) fn page(&self, request: &Request<Body>) -> Page {
+        self.origins.page(request)
     }
 
     /// Finds out who makes a request.
     ///
-    /// Whoever shows a token is who the token says, and nobody where that is wrong, even on this
-    /// machine.
-    pub(super) async fn caller(&self, peer: SocketAddr, uri: &Uri, headers: &HeaderMap) -> Caller {
-        let identity = match identity::token(headers)? {
-            Some(shown) => {
-                let token = self.runtime.identify(shown.reveal()).await?;
-                Identity::of_token(&token)
-            }
-            None if self.is_dev => {
-                identity::is_developer(peer, uri, headers)?;
-                Identity::developer()
-            }
-            None => {
-                let text = "this needs a token: send the header Authorization: Bearer TOKEN";
-                return Err(Failure::new(ErrorCode::Unauthenticated, text));
-            }
+    /// Whoever shows a token or a capability is who it says, and nobody where that is wrong, even on
+    /// this machine or with a certificate.
+    pub(super) async fn caller(
+        &self,
+        peer: &Peer,
+        (uri, headers): (&Uri, &HeaderMap),
+        capability: Option<Shown>,
+    ) -> Caller {
+        let identity = match capability {
+            Some(shown) => Identity::of_capability(self.runtime.capability(shown.reveal())?),
+            None => self.known(peer, uri, headers).await?,
         };
         if self.rates.is_beyond(&identity) {
             let text = "these are more requests than are allowed in a second";
             return Err(Failure::new(ErrorCode::RateLimited, text));
         }
         Ok(identity)
+    }
+
+    async fn known(&self, peer: &Peer, uri: &Uri, headers: &HeaderMap) -> Caller {
+        match (identity::token(headers)?, &peer.certified) {
+            (Some(shown), _) => {
+                let token = self.runtime.identify(shown.reveal()).await?;
+                Ok(Identity::of_token(&token))
+            }
+            (None, Some(certified)) => Ok(certified.clone()),
+            (None, None) if self.is_dev => {
+                identity::is_developer(peer.address, uri, headers, &self.origins)?;
+                Ok(Identity::developer())
+            }
+            (None, None) => {
+                let text = "this needs a token: send the header Authorization: Bearer TOKEN";
+                Err(Failure::new(ErrorCode::Unauthenticated, text))
+            }
+        }
     }
 
     /// What came of a request, where somebody may ask about it later.
@@ -120,9 +144,9 @@ impl Noteworthy {
 }
 
 impl Visit {
-    pub(super) fn of(peer: SocketAddr, method: &Method, uri: &Uri, caller: &Caller) -> Self {
+    pub(super) fn of(peer: &Peer, method: &Method, uri: &Uri, caller: &Caller) -> Self {
         Self {
-            peer,
+            peer: peer.address,
             method: method.clone(),
             uri: uri.clone(),
             identity: caller.as_ref().ok().cloned(),

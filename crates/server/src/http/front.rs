@@ -3,7 +3,6 @@
 
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::Poll;
@@ -18,8 +17,10 @@ use tokio::time::Instant;
 use tower::Service as _;
 use tracing::Instrument as _;
 
+use super::capability;
 use super::door::{Doorman, Visit};
 use super::failure::{self, Failure};
+use super::peer::Peer;
 use super::request_id::{RequestIds, X_REQUEST_ID};
 
 const NO_SNIFF: HeaderName = HeaderName::from_static("x-content-type-options");
@@ -41,19 +42,22 @@ impl Front {
     }
 
     /// Answers a request.
-    pub(super) async fn answer(&self, peer: SocketAddr, mut request: Request<Body>) -> Response {
+    pub(super) async fn answer(&self, peer: &Peer, mut request: Request<Body>) -> Response {
         let request_id = self.request_ids.of(request.headers());
-        let caller = self
-            .door
-            .caller(peer, request.uri(), request.headers())
-            .await;
+        let page = self.door.page(&request);
+        let capability = capability::take(&mut request);
+        let head = (request.uri(), request.headers());
+        let caller = self.door.caller(peer, head, capability).await;
         let visit = Visit::of(peer, request.method(), request.uri(), &caller);
         request.extensions_mut().insert(caller);
         let started = tracing::enabled!(tracing::Level::DEBUG).then(Instant::now);
         let name = request_id.to_str().unwrap_or_default();
         // Whatever is logged on the way says of which request it is.
         let span = tracing::warn_span!("request", request_id = name);
-        let mut response = self.routed(request, name).instrument(span).await;
+        let mut response = match page.preflight() {
+            Some(response) => response,
+            None => self.routed(request, name).instrument(span).await,
+        };
         if let Some(started) = started {
             log(&visit, started, &response, name);
         }
@@ -63,6 +67,7 @@ impl Front {
         }
         failure::told(&mut response, name);
         let headers = response.headers_mut();
+        page.tell(headers);
         headers.insert(X_REQUEST_ID, request_id);
         headers.insert(NO_SNIFF, HeaderValue::from_static("nosniff"));
         headers

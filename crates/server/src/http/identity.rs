@@ -2,7 +2,8 @@
 //!
 //! A developer is somebody on the machine that the server listens on. A page that the same person
 //! looks at in a browser is not that person, so a request must also name this machine as its host,
-//! which a page of a rebound name cannot, and must not come from a page of another origin.
+//! which a page of a rebound name cannot, and must not come from a page of another origin that no
+//! operator lists.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,6 +14,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use noetl_types::ErrorCode;
 
+use super::cors::Origins;
 use super::failure::Failure;
 
 /// What a proxy adds. Behind one on this machine the whole world looks like this machine.
@@ -51,10 +53,14 @@ pub(super) fn token(headers: &HeaderMap) -> Result<Option<Shown>, Failure> {
     Ok(Some(Shown(password.to_owned())))
 }
 
-/// A token as it was sent. It is a secret, so it shows nothing of itself.
+/// A token, or a capability, as it was sent. It is a secret, so it shows nothing of itself.
 pub(super) struct Shown(String);
 
 impl Shown {
+    pub(super) fn new(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
     pub(super) fn reveal(&self) -> &str {
         &self.0
     }
@@ -65,6 +71,7 @@ pub(super) fn is_developer(
     peer: SocketAddr,
     uri: &Uri,
     headers: &HeaderMap,
+    origins: &Origins,
 ) -> Result<(), Failure> {
     if !peer.ip().to_canonical().is_loopback() {
         return Err(Failure::new(
@@ -84,10 +91,10 @@ pub(super) fn is_developer(
             "the request is not addressed to this machine: its host is no loopback name",
         ));
     };
-    let mut origins = headers.get_all(ORIGIN).iter();
-    match (origins.next(), origins.next()) {
+    let mut named = headers.get_all(ORIGIN).iter();
+    match (named.next(), named.next()) {
         (None, _) => Ok(()),
-        (Some(origin), None) if is_own(origin.as_bytes(), &host) => Ok(()),
+        (Some(origin), None) if is_own(origin.as_bytes(), &host) || origins.has(headers) => Ok(()),
         (Some(_), _) => Err(Failure::new(
             ErrorCode::Forbidden,
             "the request comes from a page of another origin",
@@ -142,7 +149,9 @@ mod tests {
         for (name, value) in named {
             headers.append(*name, HeaderValue::from_static(value));
         }
-        match is_developer(peer.parse().unwrap(), &uri.parse().unwrap(), &headers) {
+        let origins = Origins::read("http://localhost:5173").unwrap();
+        let (peer, uri) = (peer.parse().unwrap(), uri.parse().unwrap());
+        match is_developer(peer, &uri, &headers, &origins) {
             Ok(()) => 200,
             Err(failure) => failure.into_response().status().as_u16(),
         }
@@ -211,6 +220,7 @@ mod tests {
             )
         };
         assert_eq!(with("http://localhost:8082"), 200);
+        assert_eq!(with("http://localhost:5173"), 200, "an operator lists it");
         for foreign in [
             "http://localhost:3000",
             "http://localhost",

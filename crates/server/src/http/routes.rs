@@ -9,7 +9,7 @@ use axum::Router;
 use axum::extract::Extension;
 use axum::handler::Handler;
 use axum::middleware::from_fn_with_state;
-use axum::routing::{MethodFilter, on};
+use axum::routing::{MethodFilter, any, on};
 use noetl_api::paths;
 use noetl_types::{ByteSize, ErrorCode};
 use tokio_util::sync::CancellationToken;
@@ -24,6 +24,7 @@ use super::handlers::{
 };
 use super::internal::InternalToken;
 use super::openapi::Described;
+use super::part::Part;
 use super::settings::HttpSettings;
 use crate::metrics::Metrics;
 use crate::runtime::Runtime;
@@ -59,15 +60,19 @@ const RETENTION: Access = Access::Internal(Scope::InternalRetention);
 const PLATFORM: Access = Access::Internal(Scope::Admin);
 const WALLET: Access = Access::Internal(Scope::CredAdmin);
 
+/// The internal API, where it has a listener of its own: to everybody else it is not there.
+const ELSEWHERE: [&str; 2] = ["/api/internal/{*rest}", "/noetl/internal/{*rest}"];
+
 const GET: MethodFilter = MethodFilter::GET;
 const POST: MethodFilter = MethodFilter::POST;
 const PUT: MethodFilter = MethodFilter::PUT;
 const DELETE: MethodFilter = MethodFilter::DELETE;
 
-/// All routes.
+/// The routes of a listener.
 pub(super) fn router(
     runtime: Runtime,
     settings: &HttpSettings,
+    part: Part,
     shutdown: CancellationToken,
 ) -> Router {
     let routes = Routes::new(
@@ -75,7 +80,7 @@ pub(super) fn router(
         settings.internal_token,
         Arc::clone(runtime.metrics()),
     );
-    all(routes).finish(App::new(runtime, settings, shutdown))
+    all(routes.only(part)).finish(App::new(runtime, settings, shutdown))
 }
 
 /// Adds every route.
@@ -108,6 +113,7 @@ pub(super) struct Declared {
     pub(super) methods: MethodFilter,
     pub(super) path: String,
     pub(super) shape: super::openapi::Shape,
+    pub(super) is_of_command: bool,
 }
 
 /// Whatever touches a secret leaves a trail, reading included.
@@ -116,7 +122,9 @@ fn secret_routes(routes: Routes) -> Routes {
         .add(CRED_USE, GET, paths::CREDENTIALS, credentials::list)
         .audited()
         .add(CRED_ADMIN, POST, paths::CREDENTIALS, credentials::put)
+        .of_command()
         .add(CRED_USE_OR_WORK, GET, paths::CREDENTIAL, credentials::one)
+        .of_others()
         .add(CRED_ADMIN, DELETE, paths::CREDENTIAL, credentials::delete)
         .add(CRED_ADMIN, POST, paths::ROTATE_KEYS, credentials::rotate)
         .add(CRED_USE_OR_WORK, GET, paths::KEYCHAIN, keychain::one)
@@ -175,7 +183,9 @@ fn user_routes(routes: Routes) -> Routes {
         .audited()
         .add(EXEC_RUN, POST, paths::EXECUTION_CANCEL, execute::cancel)
         .unaudited()
+        .of_command()
         .add(READ_OR_WORK, GET, paths::RESULT_RESOLVE, results::resolve)
+        .of_others()
         .add(EXEC_READ, GET, paths::POOLS, workers::pools)
         .add(EXEC_RUN, POST, paths::POOL_DRAIN, workers::drain)
 }
@@ -319,6 +329,7 @@ fn stream_routes(routes: Routes) -> Routes {
 fn classic_routes(routes: Routes) -> Routes {
     routes
         .add(EXEC_READ, GET, paths::COMMANDS, classic::list)
+        .of_command()
         .add(WORKER, GET, paths::COMMAND, classic::command)
         .add(WORKER, POST, paths::COMMAND_CLAIM, classic::claim)
         .with_body(MAX_BATCH_BODY)
@@ -333,6 +344,7 @@ fn classic_routes(routes: Routes) -> Routes {
         .with_body(MAX_REPORT_BODY)
         .add(WORKER, PUT, paths::RESULT_PUT, results::put)
         .with_usual_body()
+        .of_others()
 }
 
 fn worker_routes(routes: Routes) -> Routes {
@@ -411,6 +423,8 @@ pub(super) struct Routes {
     internal: Option<InternalToken>,
     metrics: Arc<Metrics>,
     is_audited: bool,
+    is_of_command: bool,
+    part: Part,
     #[cfg(test)]
     table: Vec<Declared>,
 }
@@ -428,9 +442,16 @@ impl Routes {
             internal,
             metrics,
             is_audited: false,
+            is_of_command: false,
+            part: Part::All,
             #[cfg(test)]
             table: Vec::new(),
         }
+    }
+
+    /// The same for the routes of a listener, whichever are added.
+    fn only(self, part: Part) -> Self {
+        Self { part, ..self }
     }
 
     /// The largest body of the routes that follow.
@@ -458,6 +479,22 @@ impl Routes {
         }
     }
 
+    /// The routes that follow are part of the work on a command: whoever shows its capability may
+    /// call them about that command.
+    fn of_command(self) -> Self {
+        Self {
+            is_of_command: true,
+            ..self
+        }
+    }
+
+    fn of_others(self) -> Self {
+        Self {
+            is_of_command: false,
+            ..self
+        }
+    }
+
     /// A route. What lies under `/api/` is found under `/noetl/` too, where a gateway has it.
     pub(super) fn add<H, T>(
         self,
@@ -470,13 +507,17 @@ impl Routes {
         H: Handler<T, App> + Described<T>,
         T: 'static,
     {
+        if !self.part.has(path) {
+            return self;
+        }
         let rules = Rules {
-            access,
+            access: self.part.access(access),
             max_body: self.max_body,
             internal: self.internal,
             route: path,
             metrics: Arc::clone(&self.metrics),
             is_audited: self.is_audited,
+            is_of_command: self.is_of_command,
         };
         let route = on(methods, handler).route_layer(from_fn_with_state(rules, gate));
         let mut router = self.router;
@@ -491,6 +532,7 @@ impl Routes {
                 methods,
                 path: path.to_owned(),
                 shape: <H as Described<T>>::shape(),
+                is_of_command: self.is_of_command,
             });
             table
         };
@@ -499,6 +541,8 @@ impl Routes {
             usual_body: self.usual_body,
             max_body: self.max_body,
             is_audited: self.is_audited,
+            is_of_command: self.is_of_command,
+            part: self.part,
             internal: self.internal,
             metrics: self.metrics,
             #[cfg(test)]
@@ -507,8 +551,16 @@ impl Routes {
     }
 
     pub(super) fn finish(self, app: App) -> Router {
-        self.router
-            .fallback(not_found)
+        let router = match self.part {
+            Part::All | Part::Internal => self.router.fallback(not_found),
+            Part::Public => ELSEWHERE
+                .into_iter()
+                .fold(self.router, |router, path| router.route(path, any(nothing)))
+                .fallback(not_found),
+            // Nobody is known there, so there is nobody who may not know.
+            Part::Metrics => self.router.fallback(nothing),
+        };
+        router
             .method_not_allowed_fallback(method_not_allowed)
             .layer(Extension(app.clone()))
             .with_state(app)
@@ -517,8 +569,14 @@ impl Routes {
 
 /// Whoever is nobody does not even learn which routes there are.
 async fn not_found(Extension(caller): Extension<Caller>) -> Failure {
-    let failure = || Failure::new(ErrorCode::NotFound, "there is nothing at this address");
-    caller.map_or_else(|nobody| nobody, |_| failure())
+    match caller {
+        Ok(_) => nothing().await,
+        Err(nobody) => nobody,
+    }
+}
+
+async fn nothing() -> Failure {
+    Failure::new(ErrorCode::NotFound, "there is nothing at this address")
 }
 
 async fn method_not_allowed(Extension(caller): Extension<Caller>) -> Failure {

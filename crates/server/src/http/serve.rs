@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
+use futures_util::future::join_all;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -21,8 +22,11 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::certified::CertifiedNames;
 use super::door::Doorman;
 use super::front::Front;
+use super::part::Part;
+use super::peer::Peer;
 use super::routes::router;
 use super::settings::HttpSettings;
 use super::stall::Unstalled;
@@ -66,30 +70,57 @@ pub enum ServeError {
     Listener(#[source] io::Error),
 }
 
+/// Where requests come in.
+#[derive(Debug)]
+pub struct Listeners {
+    /// For everybody.
+    pub public: TcpListener,
+    /// For the internal API; without one it is among everything else.
+    pub internal: Option<TcpListener>,
+    /// For metrics, which need no token there.
+    pub metrics: Option<TcpListener>,
+}
+
+impl From<TcpListener> for Listeners {
+    fn from(public: TcpListener) -> Self {
+        Self {
+            public,
+            internal: None,
+            metrics: None,
+        }
+    }
+}
+
 /// Answers requests until `shutdown`, then lets those under way end.
 ///
-/// Refuses a listener that other machines can reach where callers need no token, or where tokens would
-/// travel unencrypted.
+/// Refuses a listener that other machines can reach where callers need no token, or where tokens and
+/// answers would travel unencrypted.
 pub async fn serve(
     runtime: Runtime,
-    listener: TcpListener,
+    listeners: impl Into<Listeners>,
     settings: HttpSettings,
     shutdown: CancellationToken,
 ) -> Result<(), ServeError> {
-    let address = listener.local_addr().map_err(ServeError::Listener)?;
-    check(address, &settings)?;
-    let door = Doorman::new(runtime.clone(), &settings);
-    let router = router(runtime, &settings, shutdown.clone());
-    Server {
-        front: Arc::new(Front::new(router, door)),
-        room: Arc::new(Semaphore::new(settings.max_connections)),
-        tasks: TaskTracker::new(),
-        shutdown,
-        cut: CancellationToken::new(),
-        settings,
+    let listeners = listeners.into();
+    let rest = match listeners.internal {
+        None => Part::All,
+        Some(_) => Part::Public,
+    };
+    let parts = [
+        (rest, Some(listeners.public)),
+        (Part::Internal, listeners.internal),
+        (Part::Metrics, listeners.metrics),
+    ];
+    let listening = |(part, listener): (Part, Option<TcpListener>)| Some((part, listener?));
+    let parts: Vec<(Part, TcpListener)> = parts.into_iter().filter_map(listening).collect();
+    for (_, listener) in &parts {
+        let address = listener.local_addr().map_err(ServeError::Listener)?;
+        check(address, &settings)?;
     }
-    .run(listener)
-    .await;
+    let servers = parts
+        .into_iter()
+        .map(|(part, listener)| Server::new(&runtime, &settings, part, &shutdown).run(listener));
+    join_all(servers).await;
     Ok(())
 }
 
@@ -119,6 +150,24 @@ struct Server {
 }
 
 impl Server {
+    fn new(
+        runtime: &Runtime,
+        settings: &HttpSettings,
+        part: Part,
+        shutdown: &CancellationToken,
+    ) -> Self {
+        let door = Doorman::new(runtime.clone(), settings);
+        let router = router(runtime.clone(), settings, part, shutdown.clone());
+        Self {
+            front: Arc::new(Front::new(router, door)),
+            room: Arc::new(Semaphore::new(settings.max_connections)),
+            tasks: TaskTracker::new(),
+            shutdown: shutdown.clone(),
+            cut: CancellationToken::new(),
+            settings: settings.clone(),
+        }
+    }
+
     async fn run(self, listener: TcpListener) {
         while let Some((stream, peer)) = self.next(&listener).await {
             match Arc::clone(&self.room).try_acquire_owned() {
@@ -164,18 +213,19 @@ impl Server {
         }
         let talk = Talk {
             front: Arc::clone(&self.front),
-            peer,
+            peer: peer.into(),
             write_timeout: duration(self.settings.write_timeout),
             head_timeout: duration(self.settings.head_timeout),
             shutdown: self.shutdown.clone(),
             cut: self.cut.clone(),
         };
         let acceptor = self.settings.tls.as_ref().map(Tls::acceptor);
+        let names = self.settings.certified.clone();
         self.tasks.spawn(async move {
             let _permit = permit;
             match acceptor {
                 None => talk.go_on(stream).await,
-                Some(acceptor) => talk.go_on_encrypted(&acceptor, stream).await,
+                Some(acceptor) => talk.go_on_encrypted(&acceptor, &names, stream).await,
             }
         });
     }
@@ -184,7 +234,7 @@ impl Server {
 /// What goes on with one client.
 struct Talk {
     front: Arc<Front>,
-    peer: SocketAddr,
+    peer: Peer,
     write_timeout: Duration,
     head_timeout: Duration,
     shutdown: CancellationToken,
@@ -193,16 +243,28 @@ struct Talk {
 
 impl Talk {
     /// Greets first. A client that is slow about it is given up like one that is slow with a head.
-    async fn go_on_encrypted(self, acceptor: &TlsAcceptor, stream: TcpStream) {
+    async fn go_on_encrypted(
+        mut self,
+        acceptor: &TlsAcceptor,
+        names: &CertifiedNames,
+        stream: TcpStream,
+    ) {
         let greeting = tokio::time::timeout(self.head_timeout, acceptor.accept(stream));
         let greeted = tokio::select! {
             greeted = greeting => greeted,
             () = self.shutdown.cancelled() => return,
         };
         match greeted {
-            Ok(Ok(stream)) => self.go_on(stream).await,
-            Ok(Err(error)) => tracing::debug!(%error, peer = %self.peer, "no TLS came about"),
-            Err(_) => tracing::debug!(peer = %self.peer, "no TLS came about in time"),
+            Ok(Ok(stream)) => {
+                let shown = stream.get_ref().1.peer_certificates();
+                let own = shown.and_then(|chain| chain.first());
+                self.peer.certified = own.and_then(|own| names.identity(own));
+                self.go_on(stream).await;
+            }
+            Ok(Err(error)) => {
+                tracing::debug!(%error, peer = %self.peer.address, "no TLS came about");
+            }
+            Err(_) => tracing::debug!(peer = %self.peer.address, "no TLS came about in time"),
         }
     }
 
@@ -210,10 +272,11 @@ impl Talk {
         let Self {
             front, peer, cut, ..
         } = self;
+        let address = peer.address;
         let service = service_fn(move |request: Request<Incoming>| {
-            let front = Arc::clone(&front);
+            let (front, peer) = (Arc::clone(&front), peer.clone());
             async move {
-                let answer = front.answer(peer, request.map(Body::new)).await;
+                let answer = front.answer(&peer, request.map(Body::new)).await;
                 Ok::<_, Infallible>(answer)
             }
         });
@@ -236,7 +299,7 @@ impl Talk {
             }
         };
         if let Err(error) = ended {
-            tracing::debug!(%error, %peer, "a connection broke");
+            tracing::debug!(%error, peer = %address, "a connection broke");
         }
     }
 }

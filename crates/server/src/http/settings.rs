@@ -2,6 +2,8 @@
 
 use noetl_types::{ByteSize, Millis};
 
+use super::certified::CertifiedNames;
+use super::cors::Origins;
 use super::internal::InternalToken;
 use super::tls::Tls;
 
@@ -25,6 +27,8 @@ pub struct HttpSettings {
     pub is_dev: bool,
     /// What encrypts connections; without it a listener must be one that only this machine reaches.
     pub tls: Option<Tls>,
+    /// Whom certificates of clients stand for.
+    pub certified: CertifiedNames,
     /// Lets other machines in without encryption all the same.
     pub unsafe_plaintext: bool,
     /// Requests in a second for each token; 0 means any number.
@@ -33,6 +37,8 @@ pub struct HttpSettings {
     pub rate_per_tenant: u32,
     /// What opens the internal API; without one it is closed.
     pub internal_token: Option<InternalToken>,
+    /// Origins whose pages may call this server and read its answers.
+    pub origins: Origins,
 }
 
 impl HttpSettings {
@@ -61,10 +67,12 @@ impl Default for HttpSettings {
             max_body: ByteSize::from_mib(1),
             is_dev: true,
             tls: None,
+            certified: CertifiedNames::default(),
             unsafe_plaintext: false,
             rate_per_token: 0,
             rate_per_tenant: 0,
             internal_token: None,
+            origins: Origins::default(),
         }
     }
 }

@@ -13,6 +13,7 @@ impl Runtime {
         &self,
         execution_id: ExecutionId,
     ) -> Result<Execution, RuntimeError> {
+        self.behalf().check_run(execution_id)?;
         let found = self.store().execution(execution_id).await?;
         if let Some(execution) = found.filter(|found| found.facts.tenant_id == *self.tenant()) {
             let facts = &execution.facts;

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use noetl_types::{ErrorCode, OrganizationId, PlaybookPath, PoolName, TenantId, Text};
+use noetl_types::{
+    CommandId, ErrorCode, ExecutionId, OrganizationId, PlaybookPath, PoolName, TenantId, Text,
+};
 
+use super::capability::Capability;
 use super::error::RuntimeError;
 use super::globs;
 
@@ -21,6 +24,8 @@ pub struct Behalf {
     pub pools: Option<Arc<[PoolName]>>,
     /// Patterns of the paths that may be started and registered; `None` means all of the tenant.
     pub path_globs: Option<Arc<[Text]>>,
+    /// The one command that may be worked on; `None` means all that the above leaves.
+    pub capability: Option<Capability>,
 }
 
 impl Behalf {
@@ -33,6 +38,22 @@ impl Behalf {
         }
         let text = format!("the token is not for the path `{path}`");
         Err(RuntimeError::refused(ErrorCode::Forbidden, text))
+    }
+
+    /// Refuses any run but that of the one command.
+    pub(crate) fn check_run(&self, execution_id: ExecutionId) -> Result<(), RuntimeError> {
+        match &self.capability {
+            Some(only) if only.execution_id != execution_id => Err(other_command()),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Refuses any command but the one.
+    pub(crate) fn check_command(&self, command_id: CommandId) -> Result<(), RuntimeError> {
+        match &self.capability {
+            Some(only) if only.command_id != command_id => Err(other_command()),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Whether a pool may be worked for.
@@ -61,6 +82,11 @@ impl Behalf {
             Err(other_pool())
         }
     }
+}
+
+fn other_command() -> RuntimeError {
+    let text = "the capability in the address is for one command, and this is about another";
+    RuntimeError::refused(ErrorCode::Forbidden, text)
 }
 
 fn other_pool() -> RuntimeError {

@@ -6,6 +6,7 @@
 mod alarms;
 mod background;
 mod behalf;
+mod capability;
 mod claim;
 mod classic;
 mod credentials;
@@ -62,8 +63,10 @@ use crate::chance::{Chance, SystemChance};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::read::Draining;
+use crate::vault::Signer;
 use alarms::Alarms;
 pub use behalf::Behalf;
+pub use capability::Capability;
 use classic::Claims;
 use definition::Definitions;
 pub(crate) use definition::{Definition, NotRunnable};
@@ -119,6 +122,8 @@ struct Core {
     worries: Worries,
     /// The way to other processes, where there is one.
     messaging: Option<Messaging>,
+    /// What signs the capabilities of notices, where they have some.
+    signer: Option<Signer>,
     /// The other servers on the same store.
     neighbours: Neighbours,
     /// Changes with every append of this process, and with every one that others tell of.
@@ -142,6 +147,7 @@ struct Parts {
     chance: Arc<dyn Chance>,
     ids: Ids,
     messaging: Option<Messaging>,
+    signer: Option<Signer>,
     instance: Text,
 }
 
@@ -178,12 +184,14 @@ impl Runtime {
                 .map(|(messaging, notices)| (Some(messaging), Some(notices)))?,
             None => (None, None),
         };
+        let signer = capability::signer(&*store, &*chance, &settings).await?;
         let parts = Parts {
             store,
             clock,
             chance,
             ids,
             messaging,
+            signer,
             instance,
         };
         let core = Core::new(parts, settings);
@@ -238,6 +246,7 @@ impl Runtime {
             clock,
             chance: Arc::new(SystemChance),
             messaging: None,
+            signer: None,
             instance: settings.server_name.clone(),
         };
         Self {
@@ -388,6 +397,7 @@ impl Core {
             worries: Worries::default(),
             metrics: Arc::default(),
             messaging: parts.messaging,
+            signer: parts.signer,
             neighbours: Neighbours::default(),
             appended: watch::Sender::new(0),
             instance: parts.instance,

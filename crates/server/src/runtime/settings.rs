@@ -14,6 +14,9 @@ pub struct Settings {
     pub server_name: Text,
     /// Where workers and people reach it.
     pub public_url: Option<Text>,
+    /// Whether the address in a notice of a command lets its bearer work on that command, for workers
+    /// that show no token.
+    pub notify_capability: bool,
     /// The machine id that it must have; any free one where absent.
     pub machine_id: Option<MachineId>,
     /// How long a command is a worker's before it must say that it lives.
@@ -62,6 +65,7 @@ impl Default for Settings {
         Self {
             server_name: "noetl-control-plane".into(),
             public_url: None,
+            notify_capability: false,
             machine_id: None,
             lease: Millis::from_secs(30),
             worker_offline: Millis::from_secs(60),

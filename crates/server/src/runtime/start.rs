@@ -293,8 +293,7 @@ impl Core {
         let behalf = Behalf {
             tenant_id: parent.facts.tenant_id.clone(),
             organization_id: parent.facts.organization_id.clone(),
-            pools: None,
-            path_globs: None,
+            ..Behalf::default()
         };
         let request = ExecuteRequest {
             path: order.path,

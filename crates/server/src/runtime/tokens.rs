@@ -120,7 +120,7 @@ fn not_valid() -> RuntimeError {
     RuntimeError::refused(ErrorCode::Unauthenticated, text)
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

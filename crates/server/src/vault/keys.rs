@@ -6,8 +6,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use noetl_types::{Text, sha256};
 use ring::aead::{AES_256_GCM, LessSafeKey, UnboundKey};
+use ring::hkdf::Prk;
 use ring::rand::{SecureRandom as _, SystemRandom};
 use zeroize::Zeroizing;
+
+use super::sign;
 
 /// Bytes of a key.
 pub(super) const KEY_BYTES: usize = 32;
@@ -18,6 +21,8 @@ const NAME_DIGITS: usize = 16;
 pub struct Key {
     pub(super) kid: Text,
     pub(super) cipher: LessSafeKey,
+    /// What keys for other ends are made from, so that none of them is the key itself.
+    pub(super) root: Prk,
 }
 
 /// The system gives no random bytes.
@@ -63,6 +68,7 @@ impl Key {
         Ok(Self {
             kid: name.into(),
             cipher: LessSafeKey::new(unbound),
+            root: sign::root_of(bytes),
         })
     }
 
@@ -101,8 +107,12 @@ impl KeyRing {
         &self.current
     }
 
+    /// All keys, the one that seals first.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Key> {
+        std::iter::once(&self.current).chain(&self.old)
+    }
+
     pub(super) fn find(&self, kid: &str) -> Option<&Key> {
-        let mut keys = std::iter::once(&self.current).chain(&self.old);
-        keys.find(|key| key.kid.as_str() == kid)
+        self.all().find(|key| key.kid.as_str() == kid)
     }
 }

@@ -7,6 +7,8 @@
 
 mod envelope;
 mod keys;
+mod sign;
 
 pub use envelope::{About, Opened, Sealed, VaultError};
 pub use keys::{BadKey, Key, KeyRing, NoChance};
+pub(crate) use sign::{Signer, TAG_BYTES};

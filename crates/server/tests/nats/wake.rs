@@ -5,10 +5,14 @@ use async_nats::jetstream::consumer::pull::Config;
 use futures_util::StreamExt as _;
 use noetl_api::classic::{ClaimRequest, EventPost};
 use noetl_api::command::ReportRequest;
+use noetl_server::http::{HttpSettings, serve};
 use noetl_server::{Behalf, Runtime, RuntimeError, Settings};
 use noetl_testkit::nats::Nats;
 use noetl_types::{ErrorCode, EventId, TenantId, WorkerId};
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
 
 use crate::house::{House, LONG, completed, done, lease, settings_of, start, told_only, until};
 use crate::outside::jetstream;
@@ -106,6 +110,77 @@ async fn a_classic_worker_hears_claims_and_tells() {
     let bare = consumer(&nats, "noetl.commands").await;
     let mut bare = bare.messages().await.unwrap();
     assert_eq!(next(&mut bare).await["step"], "start");
+}
+
+/// Posts as a worker does that knows of no tokens; gives the status and the body.
+async fn post(address: &str, body: &Value) -> (u16, Value) {
+    let (host, path) = address
+        .strip_prefix("http://")
+        .and_then(|rest| rest.split_once('/'))
+        .unwrap();
+    let body = body.to_string();
+    let head = format!(
+        "POST /{path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(host).await.unwrap();
+    stream.write_all((head + &body).as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, serde_json::from_str(body).unwrap())
+}
+
+/// A published worker sends every call of a command to the address in its notice, without any header.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_classic_worker_needs_no_token_where_all_others_do() {
+    let nats = Nats::start().unwrap();
+    let house = House::new().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let settings = Settings {
+        nats: Some(settings_of(&nats)),
+        public_url: Some(url.as_str().into()),
+        notify_capability: true,
+        ..Settings::default()
+    };
+    let runtime = house.server(settings).await;
+    let http = HttpSettings {
+        is_dev: false,
+        ..HttpSettings::default()
+    };
+    let stop = CancellationToken::new();
+    let server = tokio::spawn(serve(runtime.clone(), listener, http, stop.clone()));
+
+    let run = start(&runtime).await;
+    let of_pool = consumer(&nats, "noetl.commands.shared.>").await;
+    let mut messages = of_pool.messages().await.unwrap();
+    for step in ["start", "end"] {
+        let heard = next(&mut messages).await;
+        assert_eq!(heard["step"], step, "{heard}");
+        let told = heard["server_url"].as_str().unwrap();
+        assert!(told.starts_with(&format!("{url}/w/")), "{told}");
+        let claim = format!("/api/commands/{}/claim", heard["event_id"]);
+        let worker = json!({ "worker_id": "w1" });
+        let (status, _) = post(&format!("{url}{claim}"), &worker).await;
+        assert_eq!(status, 401, "others need a token");
+        let (status, claimed) = post(&format!("{told}{claim}"), &worker).await;
+        assert_eq!(status, 200, "{claimed}");
+        for event_type in ["command.started", "call.done", "command.completed"] {
+            let event = json!({
+                "execution_id": heard["execution_id"], "step": step, "event_type": event_type,
+                "context": { "command_id": heard["command_id"], "result": { "n": 1 } },
+                "worker_id": "w1", "meta": { "attempts": claimed["meta"]["attempts"] },
+            });
+            let (status, answer) = post(&format!("{told}/api/events"), &event).await;
+            assert_eq!(status, 200, "{event_type}: {answer}");
+        }
+    }
+    completed(&runtime, run).await;
+    stop.cancel();
+    server.await.unwrap().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -215,6 +215,8 @@ pub enum Method {
     RevokeToken,
     /// [`crate::Vault::touch_token`]
     TouchToken,
+    /// [`crate::Vault::common_secret`]
+    CommonSecret,
     /// [`crate::Vault::audit`]
     Audit,
     /// [`crate::Vault::audits`]
@@ -330,6 +332,7 @@ impl Method {
         Self::Tokens,
         Self::RevokeToken,
         Self::TouchToken,
+        Self::CommonSecret,
         Self::Audit,
         Self::Audits,
     ];

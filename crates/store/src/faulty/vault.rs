@@ -52,6 +52,11 @@ impl<S: Store> Vault for FaultyStore<S> {
         answer.of(self.inner.touch_token(token_id, now).await)
     }
 
+    async fn common_secret(&self, fresh: Text) -> Result<Text, StoreError> {
+        let answer = self.fault(Method::CommonSecret).await?;
+        answer.of(self.inner.common_secret(fresh).await)
+    }
+
     async fn audit(&self, acts: Vec<NewAudit>) -> Result<(), StoreError> {
         let answer = self.fault(Method::Audit).await?;
         answer.of(self.inner.audit(acts).await)

@@ -16,6 +16,7 @@ use crate::vault::Vault;
 pub(super) struct Kept {
     tokens: BTreeMap<TokenId, ApiToken>,
     trail: Vec<AuditEntry>,
+    common_secret: Option<Text>,
 }
 
 impl Kept {
@@ -97,6 +98,11 @@ impl Vault for MemoryStore {
             token.last_used_at = token.last_used_at.max(Some(now));
         }
         Ok(())
+    }
+
+    async fn common_secret(&self, fresh: Text) -> Result<Text, StoreError> {
+        let mut state = self.lock();
+        Ok(state.kept.common_secret.get_or_insert(fresh).clone())
     }
 
     async fn audit(&self, acts: Vec<NewAudit>) -> Result<(), StoreError> {

@@ -37,6 +37,11 @@ static REVOKE: LazyLock<String> = LazyLock::new(|| {
 const TOUCH: &str = "UPDATE api_token SET last_used_at = $2::timestamptz
     WHERE token_id = $1 AND (last_used_at IS NULL OR last_used_at < $2::timestamptz)";
 
+const PUT_SECRET: &str = "INSERT INTO meta (key, value) VALUES ('common_secret', $1)
+    ON CONFLICT DO NOTHING";
+
+const SELECT_SECRET: &str = "SELECT value FROM meta WHERE key = 'common_secret'";
+
 static PUT_AUDIT: LazyLock<String> = LazyLock::new(|| insert(&AUDIT, ""));
 
 static AUDITS_OF: LazyLock<String> = LazyLock::new(|| {
@@ -102,6 +107,15 @@ impl Vault for PostgresStore {
             .rows(TOUCH, &[&token_id.get(), &now.to_cell()])
             .await?;
         Ok(())
+    }
+
+    async fn common_secret(&self, fresh: Text) -> Result<Text, StoreError> {
+        let mut client = self.pool.get().await?;
+        // Who comes second waits for the first and then finds what it kept.
+        client.rows(PUT_SECRET, &[&fresh.as_str()]).await?;
+        let found = client.rows(SELECT_SECRET, &[]).await?;
+        let found = found.first().map(|row| Text::from(row.get::<_, &str>(0)));
+        Ok(found.unwrap_or(fresh))
     }
 
     /// One writes to a trail at a time; trails are locked in the order of their tenants.

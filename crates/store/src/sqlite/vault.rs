@@ -46,6 +46,14 @@ fn has_tokens(connection: &Connection) -> Result<bool, StoreError> {
     Ok(found.is_some_and(|(_, count)| count > 0))
 }
 
+fn common_secret(connection: &Connection, fresh: &Text) -> Result<Text, StoreError> {
+    let put = "INSERT OR IGNORE INTO meta (key, value) VALUES ('common_secret', ?1)";
+    execute(connection, put, [fresh.as_str()]).map_err(failure)?;
+    let sql = "SELECT value, 1 FROM meta WHERE key = 'common_secret'";
+    let found = first(connection, sql, [], row::count_of::<Text>)?;
+    Ok(found.map_or_else(|| fresh.clone(), |(secret, _)| secret))
+}
+
 fn audits(
     connection: &Connection,
     tenant_id: &TenantId,
@@ -144,6 +152,14 @@ impl Vault for SqliteStore {
                     WHERE token_id = ?1 AND (last_used_at IS NULL OR last_used_at < ?2)";
                 execute(connection, sql, (token_id.get(), micros(now))).map_err(failure)?;
                 Ok(())
+            })
+            .await
+    }
+
+    async fn common_secret(&self, fresh: Text) -> Result<Text, StoreError> {
+        self.writer
+            .run(Durability::Synced, move |connection| {
+                common_secret(connection, &fresh)
             })
             .await
     }

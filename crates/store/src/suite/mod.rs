@@ -196,6 +196,7 @@ macro_rules! store_suite {
             vault: tokens_are_found_by_their_prefix,
             vault: a_token_is_revoked_once_and_by_its_tenant,
             vault: there_is_one_first_token,
+            vault: all_servers_share_one_secret,
             vault: a_trail_is_linked,
             vault: racing_acts_leave_one_trail,
         }

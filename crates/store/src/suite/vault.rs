@@ -120,6 +120,19 @@ pub(crate) async fn there_is_one_first_token(bench: &Bench) {
     assert_eq!(kept.unwrap().len(), 1);
 }
 
+pub(crate) async fn all_servers_share_one_secret(bench: &Bench) {
+    let mut racing = JoinSet::new();
+    for number in 1..=16 {
+        let store = Arc::clone(&bench.store);
+        let fresh = Text::from(format!("secret {number}"));
+        racing.spawn(async move { store.common_secret(fresh).await.unwrap() });
+    }
+    let got = racing.join_all().await;
+    assert!(got.iter().all(|secret| *secret == got[0]), "{got:?}");
+    let later = bench.store.common_secret("another one".into()).await;
+    assert_eq!(later.unwrap(), got[0]);
+}
+
 pub(crate) fn act(number: i64, tenant_id: &TenantId) -> NewAudit {
     NewAudit {
         audit_id: AuditId::new(number).unwrap(),

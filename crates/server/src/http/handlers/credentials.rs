@@ -40,6 +40,11 @@ pub(in crate::http) async fn one(
     let wants_data = params.flag("include_data")?.unwrap_or(false);
     let execution_id = params.read("execution_id", str::parse)?;
     let worker_id = params.read("worker_id", str::parse::<WorkerId>)?;
+    if let Some(own) = app.identity.capability() {
+        let wish = (execution_id, key.as_str());
+        let lent = app.runtime.lend_to_command(own, wish, wants_data);
+        return Ok(Answer(lent.await?));
+    }
     if !wants_data {
         return Ok(Answer(app.runtime.credential(&key).await?));
     }

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse as _, Response};
 use noetl_api::health::{Alive, Health};
 
 use crate::http::access::Caller;
-use crate::http::acting::{App, For};
+use crate::http::acting::App;
 use crate::http::answer::{Answer, of_type};
 use crate::http::failure::Failure;
 use crate::metrics::CONTENT_TYPE;
@@ -40,8 +40,13 @@ pub(in crate::http) async fn ready(
     response
 }
 
-/// What the server counts, and what the store holds.
-pub(in crate::http) async fn metrics(For(app): For) -> Result<Response, Failure> {
-    let text = app.runtime.metrics_text().await?;
+/// What the server counts, and what the store holds. Where nobody has to be known, the operator asks.
+pub(in crate::http) async fn metrics(
+    State(app): State<App>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Response, Failure> {
+    let behalf = caller.map(|caller| caller.behalf().clone());
+    let runtime = app.of_nobody().on_behalf_of(behalf.unwrap_or_default());
+    let text = runtime.metrics_text().await?;
     Ok(of_type(HeaderValue::from_static(CONTENT_TYPE), text))
 }

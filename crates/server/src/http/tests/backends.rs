@@ -7,13 +7,9 @@ use noetl_store::sqlite::SqliteOptions;
 use noetl_store::{MemoryStore, PostgresStore, SqliteStore, Store};
 use noetl_testkit::postgres::Database;
 use tempfile::TempDir;
-use tokio_util::sync::CancellationToken;
 
-use super::House;
+use super::{House, house_of};
 use crate::clock::{Clock as _, SystemClock};
-use crate::http::door::Doorman;
-use crate::http::front::Front;
-use crate::http::routes::router;
 use crate::http::settings::HttpSettings;
 use crate::runtime::{Runtime, Settings};
 
@@ -66,14 +62,7 @@ impl Shelter {
         let runtime = Runtime::open(Arc::clone(&self.store), Arc::new(SystemClock), settings)
             .await
             .unwrap();
-        let shutdown = CancellationToken::new();
-        let router = router(runtime.clone(), &http, shutdown.clone());
-        let door = Doorman::new(runtime.clone(), &http);
-        House {
-            front: Front::new(router, door),
-            runtime,
-            shutdown,
-        }
+        house_of(runtime, &http)
     }
 }
 

@@ -6,14 +6,10 @@ use axum::http::Method;
 use noetl_store::{CredentialKey, Credentials as _, MemoryStore, Store};
 use noetl_types::{ErrorCode, Scope, TenantId};
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 use super::tokens::token_of;
-use super::{House, house, is_ok};
+use super::{House, house, house_of, is_ok};
 use crate::clock::SystemClock;
-use crate::http::door::Doorman;
-use crate::http::front::Front;
-use crate::http::routes::router;
 use crate::http::settings::HttpSettings;
 use crate::runtime::{Runtime, Settings};
 use crate::vault::{Key, KeyRing};
@@ -32,7 +28,7 @@ fn key() -> Key {
     Key::read(&Key::text_of_new().unwrap()).unwrap()
 }
 
-async fn house_of(store: Arc<dyn Store>, ring: KeyRing, is_dev: bool) -> House {
+async fn house_with(store: Arc<dyn Store>, ring: KeyRing, is_dev: bool) -> House {
     let settings = Settings {
         keys: Some(Arc::new(ring)),
         ..Settings::default()
@@ -43,14 +39,7 @@ async fn house_of(store: Arc<dyn Store>, ring: KeyRing, is_dev: bool) -> House {
         is_dev,
         ..HttpSettings::default()
     };
-    let shutdown = CancellationToken::new();
-    let router = router(runtime.clone(), &http, shutdown.clone());
-    let door = Doorman::new(runtime.clone(), &http);
-    House {
-        front: Front::new(router, door),
-        runtime,
-        shutdown,
-    }
+    house_of(runtime, &http)
 }
 
 fn bearer() -> Value {
@@ -62,7 +51,7 @@ fn bearer() -> Value {
 async fn a_long_list_is_whole() {
     let count = 1_005;
     let store = Arc::new(MemoryStore::new());
-    let house = house_of(store, KeyRing::new(key(), Vec::new()), true).await;
+    let house = house_with(store, KeyRing::new(key(), Vec::new()), true).await;
     for number in 0..count {
         let put =
             json!({ "name": format!("c{number}"), "type": "secret", "data": { "secret": SECRET } });
@@ -76,7 +65,7 @@ async fn a_long_list_is_whole() {
 #[tokio::test]
 async fn a_credential_is_kept_and_never_echoed() {
     let store = Arc::new(MemoryStore::new());
-    let house = house_of(store.clone(), KeyRing::new(key(), Vec::new()), true).await;
+    let house = house_with(store.clone(), KeyRing::new(key(), Vec::new()), true).await;
     let kept = house.post("/api/credentials", bearer()).await;
     assert!(is_ok(&kept), "{}", kept.text);
     let listed = house.get("/api/credentials").await;
@@ -125,7 +114,7 @@ async fn a_server_without_a_key_keeps_none() {
 #[tokio::test]
 async fn only_who_holds_a_command_borrows() {
     let ring = KeyRing::new(key(), Vec::new());
-    let house = house_of(Arc::new(MemoryStore::new()), ring, false).await;
+    let house = house_with(Arc::new(MemoryStore::new()), ring, false).await;
     let admin = token_of(&house.runtime, "default", &[Scope::CredAdmin]).await;
     let worker = token_of(&house.runtime, "default", &[Scope::Worker]).await;
     let everyday = [Scope::ExecRun, Scope::CatalogWrite, Scope::CredUse];
@@ -171,10 +160,10 @@ async fn an_old_key_may_go_after_a_rotation() {
     let store = Arc::new(MemoryStore::new());
     let (old, new) = (Key::text_of_new().unwrap(), Key::text_of_new().unwrap());
     let key = |text: &str| Key::read(text).unwrap();
-    let before = house_of(store.clone(), KeyRing::new(key(&old), Vec::new()), true).await;
+    let before = house_with(store.clone(), KeyRing::new(key(&old), Vec::new()), true).await;
     before.post("/api/credentials", bearer()).await;
     let both = KeyRing::new(key(&new), vec![key(&old)]);
-    let during = house_of(store.clone(), both, true).await;
+    let during = house_with(store.clone(), both, true).await;
     let rotated = during.post("/api/credentials/rotate", json!({})).await;
     assert_eq!(
         rotated.json(),
@@ -183,8 +172,8 @@ async fn an_old_key_may_go_after_a_rotation() {
     let again = during.post("/api/credentials/rotate", json!({})).await;
     assert_eq!(again.at("/processed"), 0);
     let path = "/api/credentials/api_main?include_data=true";
-    let after = house_of(store.clone(), KeyRing::new(key(&new), Vec::new()), true).await;
+    let after = house_with(store.clone(), KeyRing::new(key(&new), Vec::new()), true).await;
     assert_eq!(after.get(path).await.text_at("/data/token"), SECRET);
-    let lost = house_of(store, KeyRing::new(key(&old), Vec::new()), true).await;
+    let lost = house_with(store, KeyRing::new(key(&old), Vec::new()), true).await;
     lost.get(path).await.is_problem(ErrorCode::NotReady);
 }

@@ -8,15 +8,11 @@ use noetl_store::{KeychainFilter, Store, Swept};
 use noetl_types::limits::PageLimit;
 use noetl_types::{ErrorCode, Millis, Scope, Timestamp};
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 use super::backends::{Shelter, on_every_store};
 use super::tokens::token_of;
-use super::{House, Reply, TWO_STEPS, house, is_ok};
+use super::{House, Reply, TWO_STEPS, house, house_of, is_ok};
 use crate::clock::{Clock, SystemClock};
-use crate::http::door::Doorman;
-use crate::http::front::Front;
-use crate::http::routes::router;
 use crate::http::settings::HttpSettings;
 use crate::runtime::{Runtime, Settings};
 use crate::vault::{Key, KeyRing};
@@ -52,14 +48,7 @@ async fn open(store: Arc<dyn Store>, ring: KeyRing, clock: Arc<Ahead>, is_dev: b
         ..super::internal::http()
     };
     let runtime = Runtime::open(store, clock, settings).await.unwrap();
-    let shutdown = CancellationToken::new();
-    let router = router(runtime.clone(), &http, shutdown.clone());
-    let door = Doorman::new(runtime.clone(), &http);
-    House {
-        front: Front::new(router, door),
-        runtime,
-        shutdown,
-    }
+    house_of(runtime, &http)
 }
 
 async fn dev(shelter: &Shelter) -> (House, Arc<Ahead>) {

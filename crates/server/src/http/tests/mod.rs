@@ -3,6 +3,7 @@
 mod backends;
 mod batches;
 mod bodies;
+mod capability;
 mod catalog;
 mod catalog_lists;
 mod classic;
@@ -11,6 +12,7 @@ mod explain;
 mod faults;
 mod internal;
 mod keychain;
+mod listeners;
 mod once;
 mod purge;
 mod reading;
@@ -42,6 +44,7 @@ pub(super) use tokens::METHODS;
 use super::door::Doorman;
 use super::front::Front;
 use super::internal::InternalToken;
+use super::part::Part;
 use super::routes::router;
 use super::settings::HttpSettings;
 use crate::clock::SystemClock;
@@ -95,9 +98,17 @@ async fn closed_house() -> House {
 }
 
 async fn house_with(store: Arc<dyn Store>, settings: &HttpSettings) -> House {
-    let runtime = runtime_on(store).await;
+    house_of(runtime_on(store).await, settings)
+}
+
+fn house_of(runtime: Runtime, settings: &HttpSettings) -> House {
+    part_of(Part::All, runtime, settings)
+}
+
+/// What one listener has of it.
+fn part_of(part: Part, runtime: Runtime, settings: &HttpSettings) -> House {
     let shutdown = CancellationToken::new();
-    let router = router(runtime.clone(), settings, shutdown.clone());
+    let router = router(runtime.clone(), settings, part, shutdown.clone());
     let door = Doorman::new(runtime.clone(), settings);
     House {
         front: Front::new(router, door),
@@ -134,7 +145,7 @@ impl House {
 
     async fn send_from(&self, peer: SocketAddr, request: Request<Body>) -> Reply {
         let is_endless = request.uri().path() == noetl_api::paths::EVENTS_STREAM;
-        let response = self.front.answer(peer, request).await;
+        let response = self.front.answer(&peer.into(), request).await;
         let (head, body) = response.into_parts();
         let bytes = if is_endless {
             // Whoever follows everything is never told that it is over.

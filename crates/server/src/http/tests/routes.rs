@@ -6,16 +6,19 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::header::{HOST, HeaderValue, ORIGIN};
 use axum::http::{HeaderMap, Method};
+use noetl_store::MemoryStore;
 use noetl_types::ErrorCode;
 use std::net::SocketAddr;
 use tokio_util::sync::CancellationToken;
 
 use noetl_types::{ByteSize, Millis};
 
-use super::{House, Reply, house, is_ok, peer, request};
+use super::tokens::{token_of, with_token};
+use super::{House, Reply, house, house_with, is_ok, peer, request};
 use crate::http::access::{Access, Scope};
 use crate::http::acting::App;
 use crate::http::answer::Answer;
+use crate::http::cors::Origins;
 use crate::http::door::Doorman;
 use crate::http::front::Front;
 use crate::http::routes::Routes;
@@ -192,6 +195,136 @@ async fn pages_of_others_are_kept_out() {
         reply.is_problem(ErrorCode::Forbidden);
         assert_eq!(reply.header("access-control-allow-origin"), None);
     }
+}
+
+/// A server that lists an origin.
+async fn house_for_pages(is_dev: bool) -> House {
+    let settings = HttpSettings {
+        is_dev,
+        origins: Origins::read("https://app.example, http://localhost:5173").unwrap(),
+        ..HttpSettings::default()
+    };
+    house_with(Arc::new(MemoryStore::new()), &settings).await
+}
+
+fn of_page(origin: &'static str, method: Method, path: &str) -> Request<Body> {
+    let mut request = request(method, path, "{}");
+    let origin = HeaderValue::from_static(origin);
+    request.headers_mut().insert(ORIGIN, origin);
+    request
+}
+
+fn asking_first(origin: &'static str) -> Request<Body> {
+    let mut request = of_page(origin, Method::OPTIONS, "/api/execute");
+    for (name, value) in [
+        ("access-control-request-method", "POST"),
+        (
+            "access-control-request-headers",
+            "authorization,content-type",
+        ),
+    ] {
+        let value = HeaderValue::from_static(value);
+        request.headers_mut().insert(name, value);
+    }
+    request
+}
+
+#[tokio::test]
+async fn pages_of_listed_origins_call_with_a_token() {
+    let house = house_for_pages(false).await;
+    let token = token_of(&house.runtime, "default", &[Scope::ExecRead]).await;
+    let asked = house.send(asking_first("https://app.example")).await;
+    assert_eq!((asked.status, &*asked.text), (204, ""));
+    for (name, wanted) in [
+        ("access-control-allow-origin", "https://app.example"),
+        ("access-control-allow-methods", "POST"),
+        ("access-control-allow-headers", "authorization"),
+        ("vary", "origin"),
+    ] {
+        let told = asked.header(name).unwrap_or_default();
+        assert!(told.contains(wanted), "{name}: {told}");
+    }
+    assert_eq!(asked.header("access-control-allow-credentials"), None);
+
+    let page = || of_page("https://app.example", Method::GET, "/api/executions");
+    // A refusal is told to the page too, so that it can say what is wrong.
+    let nobody = house.send(page()).await;
+    nobody.is_problem(ErrorCode::Unauthenticated);
+    let answered = house.send(with_token(page(), &token)).await;
+    assert!(is_ok(&answered), "{}", answered.text);
+    for reply in [&nobody, &answered] {
+        let allowed = reply.header("access-control-allow-origin");
+        assert_eq!(allowed, Some("https://app.example"));
+        let exposed = reply.header("access-control-expose-headers");
+        assert!(exposed.unwrap().contains("x-request-id"), "{exposed:?}");
+        assert_eq!(reply.header("vary"), Some("origin"));
+    }
+    // A browser that only asks is told nothing that needs a token.
+    let asked = house.send(of_page(
+        "https://app.example",
+        Method::OPTIONS,
+        "/api/execute",
+    ));
+    asked.await.is_problem(ErrorCode::Unauthenticated);
+}
+
+fn is_told_to_pages(reply: &Reply) -> bool {
+    let mut names = reply.headers.keys();
+    names.any(|name| name.as_str().starts_with("access-control-"))
+}
+
+#[tokio::test]
+async fn pages_of_other_origins_are_told_nothing() {
+    let house = house_for_pages(false).await;
+    let token = token_of(&house.runtime, "default", &[Scope::ExecRead]).await;
+    for origin in [
+        "https://evil.example",
+        "http://app.example",
+        "https://app.example:8443",
+        "https://app.example.evil.example",
+        "https://APP.example",
+        "null",
+        "*",
+        "",
+    ] {
+        let asked = house.send(asking_first(origin)).await;
+        asked.is_problem(ErrorCode::Unauthenticated);
+        let page = of_page(origin, Method::GET, "/api/executions");
+        let answered = house.send(with_token(page, &token)).await;
+        assert!(is_ok(&answered), "{origin}: {}", answered.text);
+        for reply in [&asked, &answered] {
+            assert!(!is_told_to_pages(reply), "{origin}: {:?}", reply.headers);
+            assert_eq!(reply.header("vary"), Some("origin"));
+        }
+    }
+    let mut twice = of_page("https://app.example", Method::GET, "/livez");
+    let other = HeaderValue::from_static("https://evil.example");
+    twice.headers_mut().append(ORIGIN, other);
+    assert!(!is_told_to_pages(&house.send(twice).await));
+}
+
+#[tokio::test]
+async fn where_no_origin_is_listed_no_page_is_told_anything() {
+    let house = house().await;
+    for request in [
+        asking_first("https://app.example"),
+        of_page("https://app.example", Method::GET, "/livez"),
+    ] {
+        let reply = house.send(request).await;
+        assert!(!is_told_to_pages(&reply), "{:?}", reply.headers);
+        assert_eq!(reply.header("vary"), None);
+    }
+}
+
+#[tokio::test]
+async fn a_developer_may_use_pages_of_listed_origins() {
+    let house = house_for_pages(true).await;
+    let page = of_page("http://localhost:5173", Method::GET, "/api/executions");
+    let answered = house.send(page).await;
+    assert!(is_ok(&answered), "{}", answered.text);
+    assert!(is_told_to_pages(&answered));
+    let page = of_page("http://localhost:5174", Method::GET, "/api/executions");
+    house.send(page).await.is_problem(ErrorCode::Forbidden);
 }
 
 /// Whether a route took the request, whatever it then said about it.

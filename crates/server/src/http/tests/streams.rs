@@ -108,7 +108,7 @@ async fn frames(
         let headers = request.headers_mut();
         headers.insert("last-event-id", last.parse().unwrap());
     }
-    let response = house.front.answer(super::peer(), request).await;
+    let response = house.front.answer(&super::peer().into(), request).await;
     let mut body = response.into_body().into_data_stream();
     let mut text = String::new();
     loop {

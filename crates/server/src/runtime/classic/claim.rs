@@ -5,7 +5,7 @@ use noetl_engine::Input;
 use noetl_store::{Claim, ClaimedCommand, Command, Fence, Holder, Release};
 use noetl_types::{CommandId, CommandStatus, ErrorCode, EventId, Text, Timestamp, WorkerId};
 
-use super::context::hand_out;
+use super::context::{Issued, hand_out};
 use super::{stored_token, token};
 use crate::runtime::driver::Letter;
 use crate::runtime::{Runtime, RuntimeError};
@@ -14,10 +14,15 @@ impl Runtime {
     /// A command, by the event that issued it.
     pub async fn command_of(&self, event_id: EventId) -> Result<ClassicCommand, RuntimeError> {
         let command = self.command_row(event_id.into()).await?;
+        hand_out(&self.issued(&command).await?, &command)
+    }
+
+    /// A command with its definition.
+    pub(super) async fn issued(&self, command: &Command) -> Result<Issued, RuntimeError> {
+        let event_id = command.command_id.into();
         let issued = self.store().event(command.execution_id, event_id).await?;
         let issued = issued.ok_or_else(no_command)?;
-        let issued = self.core.issued(&issued.record).await?;
-        hand_out(&issued, &command)
+        self.core.issued(&issued.record).await
     }
 
     /// Gives a command to a worker that names it. One that has it already gets it again.
@@ -28,6 +33,7 @@ impl Runtime {
     ) -> Result<ClaimAnswer, RuntimeError> {
         let command_id = CommandId::from(event_id);
         let worker = request.worker_id;
+        self.check_claim_time()?;
         self.command_row(command_id).await?;
         let now = self.now();
         let claim = Claim {
@@ -66,6 +72,7 @@ impl Runtime {
         &self,
         id: CommandId,
     ) -> Result<Command, RuntimeError> {
+        self.behalf().check_command(id)?;
         let command = self.store().command(id).await?.ok_or_else(no_command)?;
         match self.execution_row(command.execution_id).await {
             Ok(_) => {}

@@ -110,7 +110,7 @@ fn sources(fields: &Fields) -> JsonMap {
 }
 
 /// The names that the templates read, and those that an iteration gives itself.
-fn render_context(issued: &Issued, command: &Command, step: &Step) -> JsonMap {
+pub(super) fn render_context(issued: &Issued, command: &Command, step: &Step) -> JsonMap {
     let mut names = issued.carried.values.clone();
     let id = Json::from(command.execution_id.to_string());
     names.insert("execution_id".into(), id);

@@ -72,6 +72,7 @@ impl<'r> Hearing<'r> {
             RuntimeError::refused(ErrorCode::Validation, text)
         })?;
         let (command_id, row) = self.command_told(tale, &worker).await?;
+        self.runtime.behalf().check_command(command_id)?;
         let attempt = payload::attempt(&tale.told);
         let teller = Teller {
             tale,

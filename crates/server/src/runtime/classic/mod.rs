@@ -13,6 +13,7 @@ mod events;
 mod hearing;
 mod judge;
 mod keep;
+mod lend;
 mod payload;
 mod tale;
 mod teller;

@@ -230,6 +230,7 @@ fn notice(execution_id: ExecutionId, command: &NewCommand) -> Notice {
         step: command.instance.step_name.clone(),
         index: command.instance.iter_index,
         pool: command.pool.clone(),
+        deadline: command.deadline,
         attempt: 1,
         number: 0,
     }

@@ -39,6 +39,8 @@ pub(in crate::runtime) struct Notice {
     pub(in crate::runtime) step: StepName,
     pub(in crate::runtime) index: Option<u64>,
     pub(in crate::runtime) pool: PoolName,
+    /// How long an attempt may take.
+    pub(in crate::runtime) deadline: Option<Millis>,
     /// The attempt that the next grant begins.
     pub(in crate::runtime) attempt: u32,
     /// Tells one notice of an attempt from the next: the server drops a second one of the same
@@ -54,6 +56,7 @@ impl Notice {
             step: command.instance.step_name.clone(),
             index: command.instance.iter_index,
             pool: command.pool.clone(),
+            deadline: command.deadline,
             attempt: command.attempt.saturating_add(1),
             // The same for every server that looks at about the same time, so that they tell it once
             // together, and never that of the first notice.
@@ -164,10 +167,10 @@ impl Core {
             }
             *seen = Some(facts.connects);
         }
-        let server_url = self.settings.public_url.as_deref().unwrap_or_default();
-        let messages = batch
-            .iter()
-            .flat_map(|notice| notice.messages(server_url, messaging.bare_subject));
+        let messages = batch.iter().flat_map(|notice| {
+            let server_url = self.address_for(notice);
+            notice.messages(&server_url, messaging.bare_subject)
+        });
         let outcomes = messaging
             .link()
             .publish(COMMANDS.name, messages.collect())
