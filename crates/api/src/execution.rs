@@ -6,6 +6,8 @@ use noetl_types::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::explain::Explanation;
+
 /// A line of the list of runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -219,6 +221,37 @@ pub struct CancelAnswer {
     pub cancelled_executions: Vec<ExecutionId>,
     /// The same in words.
     pub message: Text,
+}
+
+/// How much of a run is to be analyzed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
+pub struct AnalyzeRequest {
+    /// How many of its last events are looked at, 1 to 20000.
+    pub max_events: u32,
+    /// How many of those are shown, 1 to 500.
+    pub event_sample_size: u32,
+}
+
+impl Default for AnalyzeRequest {
+    fn default() -> Self {
+        Self {
+            max_events: 1200,
+            event_sample_size: 120,
+        }
+    }
+}
+
+/// Why a run stands where it stands, and some of its events.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Analysis {
+    /// What is known without the events.
+    #[serde(flatten)]
+    pub explanation: Explanation,
+    /// Those that tell of a failure, then the newest, in order.
+    pub events: Vec<EventView>,
 }
 
 /// Whether somebody ended a run.

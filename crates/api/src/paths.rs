@@ -204,3 +204,49 @@ pub const STREAM_FEED: &str = "/api/stream/feed";
 pub const STREAM_EVENT: &str = "/api/stream/events/{execution_id}/{seq}";
 /// Has the whole log published again.
 pub const STREAM_REBUILD: &str = "/api/internal/stream/rebuild";
+/// Whether the tables of the database are there.
+pub const DB_VALIDATE: &str = "/api/db/validate";
+/// Prepares the database.
+pub const DB_INIT: &str = "/api/db/init";
+/// A statement for the database.
+pub const SQL_CONSOLE: &str = "/api/postgres/execute";
+/// Why a run stands where it stands, with some of its events.
+pub const EXECUTION_ANALYZE: &str = "/api/executions/{execution_id}/analyze";
+/// The JSON Schema of a kind of document.
+pub const SCHEMA: &str = "/api/schema/{document}";
+/// A run that begins in the middle of another.
+pub const EXECUTION_FORK: &str = "/api/executions/{execution_id}/fork";
+/// The failed steps of a run once more.
+pub const EXECUTION_RETRY: &str = "/api/executions/{execution_id}/retry";
+/// Where two runs, or two moments of one, differ.
+pub const EXECUTION_DIFF: &str = "/api/executions/{execution_id}/diff";
+/// What another definition would have made of a run.
+pub const EXECUTION_WHAT_IF: &str = "/api/executions/{execution_id}/what-if";
+/// A run as a file.
+pub const EXECUTION_EXPORT: &str = "/api/executions/{execution_id}/export";
+/// Whether the log of a run is whole.
+pub const EXECUTION_VERIFY: &str = "/api/executions/{execution_id}/verify";
+/// Steers many runs.
+pub const EXECUTIONS_BULK: &str = "/api/executions/bulk";
+/// Where two runs part.
+pub const EXECUTIONS_BISECT: &str = "/api/executions/bisect";
+/// A run from a file.
+pub const EXECUTIONS_IMPORT: &str = "/api/executions/import";
+/// The subscriptions.
+pub const SUBSCRIPTIONS: &str = "/api/subscriptions";
+/// A subscription, and what is done with it.
+pub const SUBSCRIPTION: &str = "/api/subscriptions/{*subscription}";
+/// The schedules.
+pub const SCHEDULES: &str = "/api/schedules";
+/// A schedule.
+pub const SCHEDULE: &str = "/api/schedules/{schedule_id}";
+/// What is done with a schedule.
+pub const SCHEDULE_ACT: &str = "/api/schedules/{schedule_id}/{act}";
+/// Takes a message of somebody outside.
+pub const INGRESS_PUSH: &str = "/api/ingress/{*listener}";
+/// Tests of playbooks that are kept beside them.
+pub const TEST_SUITE: &str = "/api/playbook-tests/suites/{*suite_id}";
+/// Objects of the platform, for workers.
+pub const WORKER_OBJECTS: &str = "/api/objects/{*key}";
+/// Modules of tools, for workers.
+pub const WORKER_PLUGINS: &str = "/api/plugins/{*path}";

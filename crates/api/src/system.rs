@@ -123,3 +123,19 @@ pub struct ServerStatus {
     /// What was looked at.
     pub checks: BTreeMap<Text, Health>,
 }
+
+/// Whether the tables of the database are those that the server works with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct DatabaseAnswer {
+    /// `ok` or `error`.
+    pub status: Text,
+    /// The same in words.
+    pub message: Text,
+    /// Whether nothing is missing.
+    pub valid: bool,
+    /// The tables that are there.
+    pub tables: Vec<Text>,
+    /// Those that are missing.
+    pub missing: Vec<Text>,
+}

@@ -17,7 +17,7 @@ pub struct NewToken {
     /// The pools that it may work for; all where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pools: Option<Vec<PoolName>>,
-    /// Patterns of the paths that it may start and register; all where absent.
+    /// Patterns of the paths whose playbooks and runs there are for it; all where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_globs: Option<Vec<Text>>,
     /// How long it lives; for ever where absent.
@@ -51,7 +51,7 @@ pub struct TokenView {
     /// The pools that it may work for; all where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pools: Option<Vec<PoolName>>,
-    /// Patterns of the paths that it may start and register; all where absent.
+    /// Patterns of the paths whose playbooks and runs there are for it; all where absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path_globs: Option<Vec<Text>>,
     /// When it was made.

@@ -61,7 +61,7 @@ pub use event::{DecodeError, Event, EventKind, ExecutionHeader, decode, encode};
 pub use job::job;
 pub use loops::Items;
 pub use payload::{Data, INLINE_MAX, NewPayload, NotAReference, Reference};
-pub use plan::{ArcPlan, LoopPlan, MAX_IN_FLIGHT, Plan, PlanError, StepPlan};
+pub use plan::{ArcPlan, Defaults, LoopPlan, MAX_IN_FLIGHT, Plan, PlanError, StepPlan};
 pub use slot::{RunSlot, Slot, SlotChange, SlotGrant, SlotHolder, SlotWant};
 pub use state::{
     Act, Arrival, CallResult, Command, CommandPhase, CommandStage, CursorState, FOLD_VERSION,

@@ -52,6 +52,12 @@ impl Migration {
     }
 }
 
+/// The tables that migrations make.
+pub(crate) fn tables(known: &'static [Migration]) -> impl Iterator<Item = &'static str> {
+    let lines = known.iter().flat_map(|migration| migration.sql.lines());
+    lines.filter_map(|line| line.strip_prefix("CREATE TABLE ")?.split(' ').next())
+}
+
 /// Which migrations are still to be applied, in order.
 pub(crate) fn pending(
     known: &'static [Migration],

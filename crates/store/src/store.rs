@@ -110,6 +110,10 @@ pub trait Store:
     /// How many executions and definitions a tenant has.
     async fn counts(&self, tenant_id: &TenantId) -> Result<Counts, StoreError>;
 
+    /// How many executions of a tenant go on that are driven here, up to a number; a few may be left out
+    /// where most of what goes on are copies. No more is read than follows from that number.
+    async fn live_executions(&self, tenant_id: &TenantId, most: u32) -> Result<u32, StoreError>;
+
     /// Whether retention has dropped the range of ids that an execution lies in.
     async fn is_gone(&self, execution_id: ExecutionId) -> Result<bool, StoreError>;
 

@@ -1,5 +1,6 @@
 //! What keeps a store in order: months ahead, what is old, how it stands.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use async_trait::async_trait;
@@ -70,6 +71,9 @@ pub trait Upkeep {
 
     /// How the store stands.
     async fn facts(&self) -> Result<StoreFacts, StoreError>;
+
+    /// The tables that it works with, each with whether it is there; none where there are no tables.
+    async fn tables(&self) -> Result<BTreeMap<&'static str, bool>, StoreError>;
 
     /// Walls around the log that do not stand; none where the database knows no roles that walls could
     /// stand between.

@@ -52,7 +52,7 @@ struct CreateArgs {
     /// Pool that it may work for; may be given several times [default: all]
     #[arg(long = "pool", value_name = "POOL", value_parser = pool)]
     pools: Vec<PoolName>,
-    /// Paths that it may start and register, such as etl/* [default: all]
+    /// Paths whose playbooks and runs there are for it, such as etl/* [default: all]
     #[arg(long = "path", value_name = "GLOB")]
     paths: Vec<String>,
     /// Days that it lives [default: until it is revoked]

@@ -9,6 +9,7 @@ mod error;
 mod flags;
 mod load;
 mod read;
+mod schema;
 mod setting;
 pub(crate) mod table;
 #[cfg(test)]
@@ -19,6 +20,7 @@ use std::path::PathBuf;
 pub(crate) use error::ConfigError;
 pub(crate) use flags::{Client, Database, Dev, Flags, Operator, Run, Server, Token, Worker};
 pub(crate) use load::{Config, Given, Origin, nearest};
+pub(crate) use schema::schema;
 pub(crate) use setting::{Default as SettingDefault, Setting};
 
 /// A command that reads settings.

@@ -8,7 +8,7 @@ use noetl_server::http::{CertifiedNames, Origins};
 use noetl_store::Trust;
 use noetl_tools::egress::EgressPolicy;
 use noetl_tools::walls::SandboxMode;
-use noetl_types::{MachineId, PoolName, WorkerId};
+use noetl_types::{ByteSize, MachineId, PoolName, WorkerId};
 use tracing_subscriber::EnvFilter;
 
 use super::setting::Fault;
@@ -20,6 +20,15 @@ pub(super) fn number<const MIN: u32, const MAX: u32>(text: &str) -> Result<u32, 
         .ok()
         .filter(|number| (MIN..=MAX).contains(number))
         .ok_or_else(|| format!("it has to be a number from {MIN} to {MAX}"))
+}
+
+/// A size from so many KiB to so many.
+pub(super) fn size<const MIN: u64, const MAX: u64>(text: &str) -> Result<ByteSize, Fault> {
+    let (min, max) = (ByteSize::from_kib(MIN), ByteSize::from_kib(MAX));
+    ByteSize::parse(text)
+        .ok()
+        .filter(|size| (min..=max).contains(size))
+        .ok_or_else(|| format!("it has to be a size from {min} to {max}, or a number of bytes"))
 }
 
 pub(super) fn port(text: &str) -> Result<u16, Fault> {

@@ -1,5 +1,9 @@
 //! Every setting, in one place: help texts, parsing and `noetl config show` come from here.
 
+mod earlier;
+mod limits;
+mod switches;
+
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
@@ -11,6 +15,13 @@ use noetl_types::{MachineId, PoolName, WorkerId};
 
 use super::setting::{AnySetting, Setting};
 use super::{LogFormat, Role, StoreChoice, read};
+
+pub(crate) use earlier::{AUTO_RECREATE, RUNTIME_SWEEP};
+pub(crate) use limits::{
+    BODY_MAX, INLINE_MAX, MAX_ATTEMPTS, MAX_LIVE, POSTGRES_MIN_CONNECTIONS, RESULT_MAX,
+    STATEMENT_CACHE,
+};
+pub(crate) use switches::{DEBUG, DISABLE_METRICS, SQL_CONSOLE, UNSAFE_DURABILITY};
 
 const EMBEDDED: &[Role] = &[
     Role::Run,
@@ -644,7 +655,7 @@ pub(crate) static HEARTBEAT: Setting<u32> = Setting::new(
 );
 
 /// Every setting, in the order in which they are shown.
-pub(crate) static TABLE: [&dyn AnySetting; 84] = [
+pub(crate) static TABLE: [&dyn AnySetting; 97] = [
     &DATA_DIR,
     &STORE,
     &HOST,
@@ -660,11 +671,17 @@ pub(crate) static TABLE: [&dyn AnySetting; 84] = [
     &MTLS_IDENTITIES,
     &UNSAFE_PLAINTEXT,
     &CORS_ORIGINS,
+    &UNSAFE_DURABILITY,
+    &SQL_CONSOLE,
     &RATE_PER_TOKEN,
     &RATE_PER_TENANT,
     &HEAD_TIMEOUT,
     &BODY_TIMEOUT,
     &MAX_CONNECTIONS,
+    &BODY_MAX,
+    &INLINE_MAX,
+    &RESULT_MAX,
+    &MAX_LIVE,
     &DSN,
     &OWNER_DSN,
     &POSTGRES_HOST,
@@ -673,16 +690,21 @@ pub(crate) static TABLE: [&dyn AnySetting; 84] = [
     &POSTGRES_PASSWORD,
     &POSTGRES_DATABASE,
     &POSTGRES_MAX_CONNECTIONS,
+    &POSTGRES_MIN_CONNECTIONS,
     &POSTGRES_ACQUIRE_TIMEOUT,
     &POSTGRES_SSLMODE,
     &POSTGRES_SSLROOTCERT,
     &SCHEMA,
+    &STATEMENT_CACHE,
     &PARTITIONS_AHEAD,
     &SERVER_NAME,
     &MACHINE_ID,
     &COMMAND_LEASE,
     &OFFLINE_AFTER,
     &CLASSIC_CLAIM_MAX,
+    &MAX_ATTEMPTS,
+    &RUNTIME_SWEEP,
+    &AUTO_RECREATE,
     &SHARDS,
     &CLUSTER_DSN,
     &SHARD_COUNT,
@@ -697,6 +719,8 @@ pub(crate) static TABLE: [&dyn AnySetting; 84] = [
     &OUTBOX_KEEP,
     &AUTO_PURGE,
     &THREADS,
+    &DISABLE_METRICS,
+    &DEBUG,
     &LOG,
     &LOG_FORMAT,
     &TRACES,

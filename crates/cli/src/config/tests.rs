@@ -1,7 +1,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::table::{COMMAND_LEASE, DSN, EGRESS, HOST, PORT, SCHEMA, STORE, TABLE};
+use super::table::{BOOTSTRAP_TOKEN, COMMAND_LEASE, DSN, EGRESS, HOST, PORT, SCHEMA, STORE, TABLE};
 use super::{Config, ConfigError, Given, Origin};
 use crate::io::Env;
 
@@ -212,4 +212,44 @@ fn t16_numbers_of_the_stream_that_make_no_sense_refuse_to_start() {
         let text = refused(&Given::default(), &[(name, wrong)]);
         assert!(text.starts_with(&format!("{name} is ")), "{text}");
     }
+}
+
+#[test]
+fn bounds_that_make_no_sense_refuse_to_start() {
+    for (name, wrong) in [
+        ("NOETL_MAX_LIVE_EXECUTIONS", "0"),
+        ("NOETL_MAX_LIVE_EXECUTIONS", "4294967296"),
+        ("NOETL_MAX_ATTEMPTS", "0"),
+        ("NOETL_MAX_ATTEMPTS", "101"),
+        ("NOETL_INLINE_MAX_BYTES", "1023"),
+        ("NOETL_INLINE_MAX_BYTES", "2MiB"),
+        ("NOETL_BODY_MAX_BYTES", "63KiB"),
+        ("NOETL_BODY_MAX_BYTES", "65MiB"),
+        ("NOETL_RESULT_MAX_BYTES", "64KB"),
+        ("NOETL_RESULT_MAX_BYTES", "1GiB"),
+        ("POSTGRES_MIN_CONNECTIONS", "1001"),
+        ("NOETL_PG_STATEMENT_CACHE_CAPACITY", "10001"),
+        ("NOETL_RUNTIME_SWEEP_INTERVAL", "0"),
+        ("NOETL_AUTO_RECREATE_RUNTIME", "sometimes"),
+        ("NOETL_DEBUG", "2"),
+        ("NOETL_DISABLE_METRICS", "-"),
+        ("NOETL_UNSAFE_DURABILITY", "perhaps"),
+        ("NOETL_SQL_CONSOLE", "open"),
+    ] {
+        let text = refused(&Given::default(), &[(name, wrong)]);
+        assert!(text.starts_with(&format!("{name} is '{wrong}'")), "{text}");
+    }
+    let size = refused(&Given::default(), &[("NOETL_INLINE_MAX_BYTES", "x")]);
+    insta::assert_snapshot!(size, @"NOETL_INLINE_MAX_BYTES is 'x': it has to be a size from 1KiB to 1MiB, or a number of bytes");
+}
+
+#[test]
+fn the_first_token_may_be_in_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("first");
+    fs::write(&path, "noetl_a_b\n").unwrap();
+    let variables = [("NOETL_BOOTSTRAP_TOKEN_FILE", path.to_str().unwrap())];
+    let config = Config::load(&Given::default(), &env(&variables)).unwrap();
+    let token = config.get(&BOOTSTRAP_TOKEN).unwrap();
+    assert_eq!(token.as_deref(), Some("noetl_a_b"));
 }

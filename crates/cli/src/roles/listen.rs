@@ -10,11 +10,11 @@ use tokio::net::TcpListener;
 use super::error::StartError;
 use super::store::Place;
 use crate::config::table::{
-    BODY_TIMEOUT, CORS_ORIGINS, DEV, HEAD_TIMEOUT, HOST, INTERNAL_BIND, INTERNAL_TOKEN,
+    BODY_MAX, BODY_TIMEOUT, CORS_ORIGINS, DEV, HEAD_TIMEOUT, HOST, INTERNAL_BIND, INTERNAL_TOKEN,
     MAX_CONNECTIONS, METRICS_BIND, MTLS_IDENTITIES, PORT, RATE_PER_TENANT, RATE_PER_TOKEN,
-    TLS_CERT, TLS_CLIENT_CA, TLS_KEY, UNSAFE_PLAINTEXT,
+    SQL_CONSOLE, TLS_CERT, TLS_CLIENT_CA, TLS_KEY, UNSAFE_DURABILITY, UNSAFE_PLAINTEXT,
 };
-use crate::config::{Config, ConfigError, Setting};
+use crate::config::{Config, ConfigError, Setting, schema};
 use crate::error::Error;
 
 /// Requests in a second for each token and tenant, where many may share a database.
@@ -68,10 +68,14 @@ pub(crate) fn http_settings(
         certified,
         head_timeout: secs(config.value(&HEAD_TIMEOUT)?),
         body_timeout: secs(config.value(&BODY_TIMEOUT)?),
+        max_body: config.value(&BODY_MAX)?,
         max_connections: usize::try_from(config.value(&MAX_CONNECTIONS)?).unwrap_or(usize::MAX),
         unsafe_plaintext: config.value(&UNSAFE_PLAINTEXT)?,
+        unsafe_durability: config.value(&UNSAFE_DURABILITY)?,
         rate_per_token: config.get(&RATE_PER_TOKEN)?.unwrap_or(rate),
         rate_per_tenant: config.get(&RATE_PER_TENANT)?.unwrap_or(rate),
+        sql_console: config.value(&SQL_CONSOLE)?,
+        config_schema: Some(schema().to_string().into()),
         internal_token: config
             .get(&INTERNAL_TOKEN)?
             .map(|token| InternalToken::new(&token)),

@@ -2,19 +2,22 @@
 
 use std::sync::Arc;
 
+use noetl_engine::Defaults;
 use noetl_server::{LinkSettings, NatsSettings, Runtime, Settings, StreamSettings, SystemClock};
 use noetl_store::Store;
+use noetl_types::limits::MaxAttempts;
 use noetl_types::{Millis, Text};
 
 use super::error::StartError;
 use super::keys::keys;
 use super::store::Place;
 use crate::config::table::{
-    AUTO_PURGE, CLASSIC_CLAIM_MAX, COMMAND_LEASE, INTERNAL_TOKEN, MACHINE_ID, NATS_BARE_SUBJECT,
-    NATS_PASSWORD, NATS_TOKEN, NATS_URL, NATS_URL_ALIAS, NATS_USER, NOTIFY_CAPABILITY,
-    OFFLINE_AFTER, OUTBOX, OUTBOX_KEEP, OUTBOX_LEASE, OUTBOX_MAX_ATTEMPTS, PARTITIONS_AHEAD,
-    PUBLIC_URL, SERVER_NAME, SHARD_COUNT, SHARD_INDEX, SNAPSHOT_EVERY, STREAM_BACKFILL,
-    STREAM_BATCH, STREAM_DEDUP, STREAM_ENABLED, STREAM_POLL, STREAM_RETENTION, TRACES,
+    AUTO_PURGE, CLASSIC_CLAIM_MAX, COMMAND_LEASE, DISABLE_METRICS, INLINE_MAX, INTERNAL_TOKEN,
+    MACHINE_ID, MAX_ATTEMPTS, MAX_LIVE, NATS_BARE_SUBJECT, NATS_PASSWORD, NATS_TOKEN, NATS_URL,
+    NATS_URL_ALIAS, NATS_USER, NOTIFY_CAPABILITY, OFFLINE_AFTER, OUTBOX, OUTBOX_KEEP, OUTBOX_LEASE,
+    OUTBOX_MAX_ATTEMPTS, PARTITIONS_AHEAD, PUBLIC_URL, RESULT_MAX, SERVER_NAME, SHARD_COUNT,
+    SHARD_INDEX, SNAPSHOT_EVERY, STREAM_BACKFILL, STREAM_BATCH, STREAM_DEDUP, STREAM_ENABLED,
+    STREAM_POLL, STREAM_RETENTION, TRACES,
 };
 use crate::config::{Config, ConfigError};
 
@@ -74,6 +77,13 @@ fn settings(config: &Config, facade: Option<Facade<'_>>) -> Result<Settings, Con
         classic_claim_max: Millis::from_secs(config.value(&CLASSIC_CLAIM_MAX)?.into()),
         shard_count: config.value(&SHARD_COUNT)?,
         shard_index: config.value(&SHARD_INDEX)?,
+        defaults: Defaults {
+            inline_max: config.value(&INLINE_MAX)?,
+            max_attempts: MaxAttempts::clamped(config.value(&MAX_ATTEMPTS)?.into()),
+        },
+        result_max: config.value(&RESULT_MAX)?,
+        metrics: !config.value(&DISABLE_METRICS)?,
+        max_live_executions: config.value(&MAX_LIVE)?,
         snapshot_every: config.value(&SNAPSHOT_EVERY)?,
         partitions_ahead: config.value(&PARTITIONS_AHEAD)?,
         // Rows that nobody can claim would only pile up: in a run without a server, and in a server
@@ -125,4 +135,40 @@ fn nats(config: &Config) -> Result<Option<NatsSettings>, ConfigError> {
         bare_subject: config.value(&NATS_BARE_SUBJECT)?,
         stream: is_streaming.then_some(stream),
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use noetl_types::ByteSize;
+
+    use super::*;
+    use crate::config::Given;
+
+    #[test]
+    fn bounds_are_as_somebody_says() {
+        let of = |variables: &[(&str, &str)]| {
+            let variables = variables.iter().copied().collect();
+            let config = Config::load(&Given::default(), &variables).unwrap();
+            settings(&config, None).unwrap()
+        };
+        let (usual, default) = (of(&[]), Settings::default());
+        assert_eq!(usual.defaults, default.defaults);
+        assert_eq!(usual.max_live_executions, default.max_live_executions);
+        assert_eq!(
+            (usual.result_max, usual.metrics),
+            (default.result_max, true)
+        );
+        let said = of(&[
+            ("NOETL_MAX_LIVE_EXECUTIONS", "5"),
+            ("NOETL_MAX_ATTEMPTS", "4"),
+            ("NOETL_INLINE_MAX_BYTES", "1024"),
+            ("NOETL_RESULT_MAX_BYTES", "2MiB"),
+            ("NOETL_DISABLE_METRICS", "true"),
+        ]);
+        assert_eq!(said.max_live_executions, 5);
+        assert_eq!(said.defaults.max_attempts.get(), 4);
+        assert_eq!(said.defaults.inline_max, ByteSize::from_kib(1));
+        assert_eq!(said.result_max, ByteSize::from_mib(2));
+        assert!(!said.metrics);
+    }
 }

@@ -15,8 +15,9 @@ use super::beacon::Beacon;
 use super::error::StartError;
 use crate::config::table::{
     CLUSTER_DSN, DATA_DIR, DSN, OWNER_DSN, PARTITIONS_AHEAD, POSTGRES_ACQUIRE_TIMEOUT,
-    POSTGRES_DATABASE, POSTGRES_HOST, POSTGRES_MAX_CONNECTIONS, POSTGRES_PASSWORD, POSTGRES_PORT,
-    POSTGRES_SSLMODE, POSTGRES_SSLROOTCERT, POSTGRES_USER, SCHEMA, SHARDS, STORE, TLS_KEY,
+    POSTGRES_DATABASE, POSTGRES_HOST, POSTGRES_MAX_CONNECTIONS, POSTGRES_MIN_CONNECTIONS,
+    POSTGRES_PASSWORD, POSTGRES_PORT, POSTGRES_SSLMODE, POSTGRES_SSLROOTCERT, POSTGRES_USER,
+    SCHEMA, SHARDS, STATEMENT_CACHE, STORE, TLS_KEY, UNSAFE_DURABILITY,
 };
 use crate::config::{Config, ConfigError, Origin, StoreChoice};
 use crate::render::words::visible;
@@ -47,6 +48,12 @@ pub(crate) struct Database {
     trust: Option<Trust>,
     root_certificates: Option<PathBuf>,
     connections: u32,
+    /// Those that are opened at once.
+    opened: u32,
+    /// Statements that a connection keeps prepared.
+    prepared: u32,
+    /// Whether the server may be one that loses what it has committed.
+    unsafe_durability: bool,
     /// Seconds that one waits for a connection.
     acquire_timeout: u32,
     months_ahead: u32,
@@ -200,8 +207,11 @@ impl Database {
         options
             .root_certificates
             .clone_from(&self.root_certificates);
-        let others = self.connections.saturating_sub(WRITERS).max(1);
-        options.connections = usize::try_from(others).unwrap_or(1);
+        let beside_writers = |count: u32| usize::try_from(count.saturating_sub(WRITERS));
+        options.connections = beside_writers(self.connections).unwrap_or(1).max(1);
+        options.opened = beside_writers(self.opened).unwrap_or(0);
+        options.prepared = usize::try_from(self.prepared).unwrap_or(usize::MAX);
+        options.unsafe_durability = self.unsafe_durability;
         options.acquire_timeout = Duration::from_secs(self.acquire_timeout.into());
         options
     }
@@ -224,6 +234,12 @@ impl Database {
 fn database(config: &Config) -> Result<Database, ConfigError> {
     let schema = config.value(&SCHEMA)?;
     let connections = config.value(&POSTGRES_MAX_CONNECTIONS)?;
+    let opened = config.value(&POSTGRES_MIN_CONNECTIONS)?;
+    if opened > connections {
+        let text = "POSTGRES_MIN_CONNECTIONS is more than POSTGRES_MAX_CONNECTIONS: set it to as many at \
+            most";
+        return Err(ConfigError::Refused(text));
+    }
     let months_ahead = config.value(&PARTITIONS_AHEAD)?;
     let (dsn, shown) = match config.get(&DSN)? {
         Some(dsn) => {
@@ -240,6 +256,9 @@ fn database(config: &Config) -> Result<Database, ConfigError> {
         trust: config.get(&POSTGRES_SSLMODE)?,
         root_certificates: config.get(&POSTGRES_SSLROOTCERT)?,
         connections,
+        opened,
+        prepared: config.value(&STATEMENT_CACHE)?,
+        unsafe_durability: config.value(&UNSAFE_DURABILITY)?,
         acquire_timeout: config.value(&POSTGRES_ACQUIRE_TIMEOUT)?,
         months_ahead,
     })
@@ -370,6 +389,37 @@ mod tests {
                 "/noetl",
                 "host=db port=5 dbname=n"
             ]
+        );
+    }
+
+    #[test]
+    fn connections_are_as_somebody_says() {
+        let of = |variables: &[(&str, &str)]| {
+            let given = [("NOETL_DSN", "postgres://h/d")];
+            let variables = given.iter().chain(variables).copied().collect();
+            let config = Config::load(&Given::default(), &variables).unwrap();
+            database(&config).map(|database| database.options())
+        };
+        let usual = of(&[]).unwrap();
+        assert_eq!(
+            (usual.connections, usual.opened, usual.prepared),
+            (8, 0, 100)
+        );
+        assert!(!usual.unsafe_durability);
+        let said = of(&[
+            ("POSTGRES_MAX_CONNECTIONS", "7"),
+            ("POSTGRES_MIN_CONNECTIONS", "6"),
+            ("NOETL_PG_STATEMENT_CACHE_CAPACITY", "0"),
+            ("NOETL_UNSAFE_DURABILITY", "true"),
+        ]);
+        let said = said.unwrap();
+        // Two of them write.
+        assert_eq!((said.connections, said.opened, said.prepared), (5, 4, 0));
+        assert!(said.unsafe_durability);
+        let error = of(&[("POSTGRES_MIN_CONNECTIONS", "11")]).unwrap_err();
+        assert!(
+            error.to_string().contains("POSTGRES_MAX_CONNECTIONS"),
+            "{error}"
         );
     }
 

@@ -14,8 +14,8 @@ use noetl_worker::{Settings, Worker};
 use super::store::{Extent, secret_places};
 use crate::config::table::{
     COMMAND_LEASE, CONCURRENCY, EGRESS, FILE_ROOTS, HEARTBEAT, INTERNAL_TOKEN, INTERNAL_URL,
-    NATS_PASSWORD, NATS_TOKEN, NATS_URL, NATS_URL_ALIAS, NATS_USER, SANDBOX, SANDBOX_NETWORK,
-    SANDBOX_WRITABLE, WORKER_ID,
+    NATS_PASSWORD, NATS_TOKEN, NATS_URL, NATS_URL_ALIAS, NATS_USER, RESULT_MAX, SANDBOX,
+    SANDBOX_NETWORK, SANDBOX_WRITABLE, WORKER_ID,
 };
 use crate::config::{Config, ConfigError};
 use crate::io::Env;
@@ -40,6 +40,7 @@ impl WorkerPlan {
         let mut settings = Settings::new(worker_id, pool);
         settings.hostname = hostname;
         settings.max_concurrent = config.value(&CONCURRENCY)?;
+        settings.result_max = config.value(&RESULT_MAX)?;
         settings.lease = Millis::from_secs(config.value(&COMMAND_LEASE)?.into());
         settings.pool_heartbeat = Millis::from_secs(config.value(&HEARTBEAT)?.into());
         Ok(Self { settings })
@@ -227,6 +228,7 @@ pub(crate) fn toolbox(
         nats: platform.nats,
         sandbox: sandbox(config, code)?,
         file_roots: config.get(&FILE_ROOTS)?,
+        payload_cap: config.value(&RESULT_MAX)?,
         ..ToolSettings::default()
     };
     let settings = settings.with_environment(variables, &[]);

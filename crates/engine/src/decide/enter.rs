@@ -17,7 +17,6 @@ use super::{Refused, cursor, exit, failure, issue, loops, skips, slots};
 use crate::cache::CacheKey;
 use crate::event::{CursorEntered, EventKind, LoopEntered, SkipReason, StepEntered, StepSkipped};
 use crate::loops::Items;
-use crate::payload::INLINE_MAX;
 use crate::plan::MAX_IN_FLIGHT;
 use crate::slot::Slot;
 use crate::state::{LeadEvent, Waiting};
@@ -261,7 +260,8 @@ impl Entry {
         let items = if is_constant {
             None
         } else {
-            Some(draft.keep(&facts.name, items.to_json(), INLINE_MAX.as_bytes())?)
+            let budget = draft.plan.defaults().inline_max;
+            Some(draft.keep(&facts.name, items.to_json(), budget.as_bytes())?)
         };
         Ok(LoopEntered {
             iterations,

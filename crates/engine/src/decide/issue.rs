@@ -5,7 +5,7 @@ use noetl_playbook::carried::Carried;
 use noetl_playbook::graph::StepIndex;
 use noetl_playbook::model::ToolKind;
 use noetl_playbook::timeout;
-use noetl_types::limits::{MAX_COMMAND_CONTEXT, MaxAttempts};
+use noetl_types::limits::MAX_COMMAND_CONTEXT;
 use noetl_types::{EventId, Json, Text};
 
 use super::draft::Draft;
@@ -61,7 +61,7 @@ fn command(
     let run = draft.run(step)?;
     let looping = run.loop_ref();
     let (frame, max_attempts) = match &run.work {
-        Work::Single { .. } | Work::Loop(_) => (None, MaxAttempts::default().get()),
+        Work::Single { .. } | Work::Loop(_) => (None, draft.plan.defaults().max_attempts.get()),
         Work::Cursor(cursor) => {
             let ask = FrameAsk {
                 max_rows: cursor.ask,

@@ -265,7 +265,7 @@ fn outcome(
     };
     let data = match result.data {
         Data::Inline(value) => {
-            let budget = budget.unwrap_or(crate::payload::INLINE_MAX);
+            let budget = budget.unwrap_or_else(|| draft.plan.defaults().inline_max);
             draft.keep(&at.step, value, budget.as_bytes())?
         }
         external @ Data::External(_) => external,

@@ -21,7 +21,7 @@ use noetl_playbook::model::{
 };
 use noetl_playbook::template::TemplateLimits;
 use noetl_playbook::timeout;
-use noetl_types::limits::MaxStepRuns;
+use noetl_types::limits::{MaxAttempts, MaxStepRuns};
 use noetl_types::name::NameError;
 use noetl_types::{ByteSize, Digest, Millis, StepName, Text};
 
@@ -39,6 +39,25 @@ pub(crate) use reads::{CarriedRead, CarriedValues, Carry, ReadBase};
 pub const MAX_IN_FLIGHT: u32 = 10_000;
 /// Those of a parallel loop that does not say.
 const DEFAULT_IN_FLIGHT: u32 = 32;
+
+/// What holds where a playbook does not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Defaults {
+    /// Bytes of data that stay in the log.
+    pub inline_max: ByteSize,
+    /// Attempts of a command in all, where its worker is lost.
+    pub max_attempts: MaxAttempts,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Self {
+            inline_max: INLINE_MAX,
+            max_attempts: MaxAttempts::default(),
+        }
+    }
+}
+
 /// What decisions need to know of a playbook.
 #[derive(Debug)]
 pub struct Plan {
@@ -50,6 +69,7 @@ pub struct Plan {
     by_name: NameIndex,
     max_step_runs: u32,
     limits: TemplateLimits,
+    defaults: Defaults,
     uses_slots: bool,
 }
 
@@ -136,6 +156,7 @@ impl Plan {
         let graph = Graph::new(&playbook);
         let entry = graph.entry().ok_or(PlanError::NoEntry)?;
         let reaches = reach::reaches(&graph);
+        let defaults = Defaults::default();
         let mut steps = Vec::with_capacity(graph.len());
         for (index, step) in graph.steps().zip(&playbook.workflow) {
             let reaches = reaches[index.index()].clone();
@@ -154,9 +175,20 @@ impl Plan {
             by_name: NameIndex::of(&steps),
             steps,
             limits,
+            defaults,
             graph,
             playbook,
         })
+    }
+
+    /// The same where something else holds that the playbook does not say.
+    #[must_use]
+    pub fn with_defaults(mut self, defaults: Defaults) -> Self {
+        for (facts, step) in self.steps.iter_mut().zip(&self.playbook.workflow) {
+            facts.inline_max = inline_max(&self.playbook, step, defaults);
+        }
+        self.defaults = defaults;
+        self
     }
 
     /// The playbook.
@@ -222,6 +254,10 @@ impl Plan {
         self.max_step_runs
     }
 
+    pub(crate) fn defaults(&self) -> Defaults {
+        self.defaults
+    }
+
     pub(crate) fn limits(&self) -> TemplateLimits {
         self.limits
     }
@@ -246,7 +282,7 @@ impl StepPlan {
             attempt_deadline: timeout::of_command(playbook, step),
             tool: first.map_or(ToolKind::Noop, |task| task.kind.value),
             labels: labels(step),
-            inline_max: inline_max(playbook, step),
+            inline_max: inline_max(playbook, step, Defaults::default()),
             readable: readable(step),
             definition: definition::digest(playbook, step)?,
             carry: reads::carry(playbook, step),
@@ -311,7 +347,7 @@ fn readable(step: &Step) -> Readable {
     Readable::of(step.output.iter().chain(task))
 }
 
-fn inline_max(playbook: &Playbook, step: &Step) -> ByteSize {
+fn inline_max(playbook: &Playbook, step: &Step, defaults: Defaults) -> ByteSize {
     let written = step
         .output
         .as_ref()
@@ -319,6 +355,6 @@ fn inline_max(playbook: &Playbook, step: &Step) -> ByteSize {
     match written {
         Some(bytes) => bytes,
         None if playbook.executor.spec.policy.reference_first => ByteSize::default(),
-        None => INLINE_MAX,
+        None => defaults.inline_max,
     }
 }

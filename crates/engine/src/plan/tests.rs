@@ -15,6 +15,37 @@ fn plan(body: &str) -> Plan {
     Plan::new(Arc::from(playbook)).unwrap()
 }
 
+/// An installation says what a playbook leaves open, and nothing else.
+#[test]
+fn what_a_playbook_says_goes_before_what_holds_else() {
+    let steps = "workflow:
+  - step: open
+    tool: { kind: noop }
+  - step: said
+    tool: { kind: noop }
+    output: { inline_max_bytes: 7 }
+";
+    let inline = |plan: &Plan| -> Vec<u64> {
+        let steps = plan.graph().steps();
+        steps
+            .map(|step| plan.step(step).inline_max.as_bytes())
+            .collect()
+    };
+    let usual = plan(steps);
+    assert_eq!(inline(&usual), [INLINE_MAX.as_bytes(), 7]);
+    assert_eq!(usual.defaults().max_attempts.get(), 3);
+    let defaults = Defaults {
+        inline_max: ByteSize::from_kib(1),
+        max_attempts: MaxAttempts::clamped(5),
+    };
+    let other = usual.with_defaults(defaults);
+    assert_eq!(inline(&other), [1024, 7]);
+    assert_eq!(other.defaults(), defaults);
+    let first = "executor: { spec: { policy: { results: { reference_first: true } } } }\n";
+    let first = plan(&format!("{first}{steps}")).with_defaults(defaults);
+    assert_eq!(inline(&first), [0, 7]);
+}
+
 /// What the commands of each step carry.
 fn carries(plan: &Plan) -> String {
     let mut text = String::new();

@@ -25,6 +25,8 @@ pub(super) struct App {
     pub(super) max_body: ByteSize,
     /// What is not as safe as it should be, because an operator wanted it so.
     unsafe_settings: Arc<[&'static str]>,
+    has_sql_console: bool,
+    config_schema: Option<Arc<str>>,
 }
 
 /// The same on behalf of whoever makes the request.
@@ -52,12 +54,24 @@ impl App {
             body_timeout: Duration::from_millis(settings.body_timeout.as_ms()),
             max_body: settings.max_body,
             unsafe_settings: settings.unsafe_settings().into(),
+            has_sql_console: settings.sql_console,
+            config_schema: settings.config_schema.clone(),
         }
     }
 
     /// The runtime, for questions that concern no tenant.
     pub(super) fn of_nobody(&self) -> &Runtime {
         &self.runtime
+    }
+
+    /// Whether statements for the database may be sent, as far as an operator goes.
+    pub(super) fn has_sql_console(&self) -> bool {
+        self.has_sql_console
+    }
+
+    /// The JSON Schema of the settings.
+    pub(super) fn config_schema(&self) -> Option<&str> {
+        self.config_schema.as_deref()
     }
 
     /// What is not as safe as it should be.

@@ -41,6 +41,7 @@ const EXEC_RUN: Access = Access::AnyOf(&[Scope::ExecRun]);
 const EXEC_APPROVE: Access = Access::AnyOf(&[Scope::ExecApprove]);
 const CATALOG_READ: Access = Access::AnyOf(&[Scope::CatalogRead]);
 const CATALOG_WRITE: Access = Access::AnyOf(&[Scope::CatalogWrite]);
+const SUB_WRITE: Access = Access::AnyOf(&[Scope::SubWrite]);
 const WORKER: Access = Access::AnyOf(&[Scope::Worker]);
 const METRICS_READ: Access = Access::AnyOf(&[Scope::MetricsRead]);
 /// Runs that other runs start, as their workers ask for them.
@@ -67,6 +68,7 @@ const GET: MethodFilter = MethodFilter::GET;
 const POST: MethodFilter = MethodFilter::POST;
 const PUT: MethodFilter = MethodFilter::PUT;
 const DELETE: MethodFilter = MethodFilter::DELETE;
+const PATCH: MethodFilter = MethodFilter::PATCH;
 
 /// The routes of a listener.
 pub(super) fn router(
@@ -95,6 +97,8 @@ fn all(routes: Routes) -> Routes {
     let routes = classic_routes(routes);
     let routes = internal_routes(routes);
     let routes = platform_routes(routes);
+    let routes = database_routes(routes);
+    let routes = later_routes(routes);
     let routes = secret_routes(routes);
     identity_routes(routes)
 }
@@ -179,6 +183,12 @@ fn user_routes(routes: Routes) -> Routes {
             GET,
             paths::EXECUTION_EXPLAIN,
             executions::explain,
+        )
+        .add(
+            EXEC_READ,
+            POST,
+            paths::EXECUTION_ANALYZE,
+            executions::analyze,
         )
         .audited()
         .add(EXEC_RUN, POST, paths::EXECUTION_CANCEL, execute::cancel)
@@ -293,6 +303,7 @@ fn system_routes(routes: Routes) -> Routes {
         .add(Access::Identity, GET, paths::WHOAMI, system::whoami)
         .add(Access::Identity, GET, paths::OPENAPI, openapi::document)
         .add(Access::Identity, GET, paths::DOCS, openapi::page)
+        .add(Access::Identity, GET, paths::SCHEMA, system::schema)
         .add(Access::Identity, GET, paths::API_HEALTH, system::health)
         .add(ADMIN, GET, paths::STATUS, system::status)
         .add(ADMIN, GET, paths::POOL_STATUS, system::status)
@@ -415,6 +426,50 @@ fn platform_routes(routes: Routes) -> Routes {
     routes.add(PLATFORM, GET, paths::CELLS, internal::cells)
 }
 
+fn database_routes(routes: Routes) -> Routes {
+    routes
+        .add(ADMIN, GET, paths::DB_VALIDATE, system::validate_database)
+        .audited()
+        .add(ADMIN, POST, paths::DB_INIT, system::init_database)
+        .add(ADMIN, POST, paths::SQL_CONSOLE, system::sql_console)
+        .unaudited()
+}
+
+/// What is for users and workers, and not done here yet.
+fn later_routes(routes: Routes) -> Routes {
+    let closed = [
+        (EXEC_RUN, POST, paths::EXECUTION_FORK),
+        (EXEC_RUN, POST, paths::EXECUTION_RETRY),
+        (EXEC_RUN, POST, paths::EXECUTIONS_BULK),
+        (EXEC_READ, GET, paths::EXECUTION_DIFF),
+        (EXEC_READ, POST, paths::EXECUTIONS_BISECT),
+        (EXEC_READ, POST, paths::EXECUTION_WHAT_IF),
+        (EXEC_READ, GET, paths::EXECUTION_EXPORT),
+        (EXEC_READ, POST, paths::EXECUTION_VERIFY),
+        (ADMIN, POST, paths::EXECUTIONS_IMPORT),
+        (EXEC_READ, GET, paths::SUBSCRIPTIONS),
+        (SUB_WRITE, POST, paths::SUBSCRIPTIONS),
+        (EXEC_READ, GET, paths::SUBSCRIPTION),
+        (SUB_WRITE, POST, paths::SUBSCRIPTION),
+        (CATALOG_READ, GET, paths::SCHEDULES),
+        (CATALOG_WRITE, POST, paths::SCHEDULES),
+        (CATALOG_READ, GET, paths::SCHEDULE),
+        (CATALOG_WRITE, PATCH.or(DELETE), paths::SCHEDULE),
+        (CATALOG_READ, GET, paths::SCHEDULE_ACT),
+        (EXEC_RUN, POST, paths::SCHEDULE_ACT),
+        // Until a signature stands for an identity, one is asked for.
+        (Access::Identity, POST, paths::INGRESS_PUSH),
+        (CATALOG_READ, GET, paths::TEST_SUITE),
+        (CATALOG_WRITE, PUT.or(DELETE), paths::TEST_SUITE),
+        (WORKER, GET.or(PUT), paths::WORKER_OBJECTS),
+        (WORKER, GET, paths::WORKER_PLUGINS),
+    ];
+    let closed = closed.into_iter();
+    closed.fold(routes, |routes, (access, methods, path)| {
+        routes.add(access, methods, path, system::not_supported)
+    })
+}
+
 /// Routes, each with what it declares.
 pub(super) struct Routes {
     router: Router<App>,
@@ -454,8 +509,9 @@ impl Routes {
         Self { part, ..self }
     }
 
-    /// The largest body of the routes that follow.
+    /// The largest body of the routes that follow: this one, or the usual one where an operator allows more.
     fn with_body(self, max_body: ByteSize) -> Self {
+        let max_body = max_body.max(self.usual_body);
         Self { max_body, ..self }
     }
 

@@ -1,5 +1,7 @@
 //! What an operator may choose about the listener.
 
+use std::sync::Arc;
+
 use noetl_types::{ByteSize, Millis};
 
 use super::certified::CertifiedNames;
@@ -31,6 +33,8 @@ pub struct HttpSettings {
     pub certified: CertifiedNames,
     /// Lets other machines in without encryption all the same.
     pub unsafe_plaintext: bool,
+    /// Whether the store is one that may lose what it has committed. It only shows.
+    pub unsafe_durability: bool,
     /// Requests in a second for each token; 0 means any number.
     pub rate_per_token: u32,
     /// Requests in a second for each tenant; 0 means any number.
@@ -39,6 +43,10 @@ pub struct HttpSettings {
     pub internal_token: Option<InternalToken>,
     /// Origins whose pages may call this server and read its answers.
     pub origins: Origins,
+    /// Whether an operator has opened the SQL console.
+    pub sql_console: bool,
+    /// The JSON Schema of the settings that a server is started with.
+    pub config_schema: Option<Arc<str>>,
 }
 
 impl HttpSettings {
@@ -47,6 +55,9 @@ impl HttpSettings {
         let mut found = Vec::new();
         if self.unsafe_plaintext {
             found.push("NOETL_UNSAFE_PLAINTEXT");
+        }
+        if self.unsafe_durability {
+            found.push("NOETL_UNSAFE_DURABILITY");
         }
         if self.internal_token.is_some_and(InternalToken::is_short) {
             found.push("NOETL_INTERNAL_API_TOKEN is shorter than 16 characters");
@@ -69,10 +80,13 @@ impl Default for HttpSettings {
             tls: None,
             certified: CertifiedNames::default(),
             unsafe_plaintext: false,
+            unsafe_durability: false,
             rate_per_token: 0,
             rate_per_tenant: 0,
             internal_token: None,
             origins: Origins::default(),
+            sql_console: false,
+            config_schema: None,
         }
     }
 }

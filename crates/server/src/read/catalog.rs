@@ -107,9 +107,8 @@ impl Runtime {
             }
         };
         let entry = self.store().catalog_entry(self.tenant(), key).await?;
-        let entry = entry.ok_or_else(|| {
-            RuntimeError::refused(ErrorCode::NotFound, "there is no such definition")
-        })?;
+        let entry = entry.filter(|entry| self.behalf().sees(Some(&entry.path)));
+        let entry = entry.ok_or_else(RuntimeError::no_definition)?;
         Ok(CatalogItem {
             catalog_id: entry.catalog_id,
             path: entry.path,

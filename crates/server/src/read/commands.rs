@@ -17,7 +17,7 @@ impl Runtime {
                 RuntimeError::refused(ErrorCode::BadQuery, text)
             })?),
         };
-        let filter = CommandFilter {
+        let mut filter = CommandFilter {
             tenant_id: self.tenant().clone(),
             choice: query.status.map_or(CommandChoice::All, CommandChoice::Only),
             execution_id: query.execution_id,
@@ -26,17 +26,36 @@ impl Runtime {
             after,
             limit: query.limit,
         };
-        let page = self.store().commands(filter).await?;
+        let wanted = usize::try_from(query.limit.get()).unwrap_or(usize::MAX);
+        let (mut sight, mut found, mut scanned) = (self.sight(), Vec::new(), 0);
+        let next = loop {
+            let page = self.store().commands(filter.clone()).await?;
+            scanned += page.commands.len();
+            for command in page.commands {
+                if sight.has(command.execution_id).await? {
+                    found.push(command);
+                }
+            }
+            // A page never holds more than is wanted, so what is too much begins the next one.
+            if found.len() > wanted {
+                found.truncate(wanted);
+                break found.last().map(|last| last.command_id);
+            }
+            if found.len() == wanted || page.next.is_none() || scanned >= MAX_SCANNED {
+                break page.next;
+            }
+            filter.after = page.next;
+        };
+        let line = |command| line(command, self.tenant());
         Ok(CommandList {
-            commands: page
-                .commands
-                .into_iter()
-                .map(|command| line(command, self.tenant()))
-                .collect(),
-            next_cursor: page.next.map(|next| next.to_string().into()),
+            commands: found.into_iter().map(line).collect(),
+            next_cursor: next.map(|next| next.to_string().into()),
         })
     }
 }
+
+/// Commands that one page looks at for a caller who has few of them. The cursor goes on behind them.
+const MAX_SCANNED: usize = 20_000;
 
 fn line(command: Command, tenant_id: &TenantId) -> CommandLine {
     let pool = command.pool.of_tenant(tenant_id).unwrap_or(command.pool);

@@ -110,6 +110,12 @@ impl Runtime {
         let wanted = request.limit.unwrap_or(PageLimit::MAX);
         let wanted = usize::try_from(wanted.get()).unwrap_or(usize::MAX);
         let place = request.cursor.as_deref().map(read_place).transpose()?;
+        // A cursor is whatever the caller sends.
+        if let Some((path, _)) = &place
+            && !self.behalf().sees(Some(path))
+        {
+            return Err(foreign_cursor());
+        }
         let kind: Option<Text> = request.resource_type.map(|kind| kind.to_lowercase().into());
         let mut walk = Walk {
             after: place.as_ref().map(|(path, _)| path.clone()),
@@ -200,7 +206,8 @@ impl Runtime {
     }
 
     async fn next_definition(&self, walk: &mut Walk) -> Result<Option<CatalogEntry>, RuntimeError> {
-        if walk.page.is_empty() && !walk.is_last && walk.scanned < MAX_SCANNED {
+        // A page may hold nothing that the caller has.
+        while walk.page.is_empty() && !walk.is_last && walk.scanned < MAX_SCANNED {
             let filter = CatalogFilter {
                 tenant_id: self.tenant().clone(),
                 kind: walk.kind.clone(),
@@ -213,7 +220,7 @@ impl Runtime {
             walk.is_last = page.len() < full;
             walk.scanned += page.len();
             walk.after = page.last().map(|last| last.path.clone());
-            walk.page = page.into();
+            walk.page = page.into_iter().filter(|entry| self.has(entry)).collect();
         }
         Ok(walk.page.pop_front())
     }
@@ -223,15 +230,20 @@ impl Runtime {
         let tenant = self.tenant();
         if let Ok(id) = name.parse::<CatalogId>() {
             let found = self.store().catalog_entry(tenant, CatalogKey::Id(id));
-            if let Some(entry) = found.await? {
+            if let Some(entry) = found.await?.filter(|entry| self.has(entry)) {
                 return Ok(entry);
             }
         }
-        let unknown = || RuntimeError::refused(ErrorCode::NotFound, "there is no such definition");
-        let path = PlaybookPath::new(name).map_err(|_| unknown())?;
+        let path = PlaybookPath::new(name).map_err(|_| RuntimeError::no_definition())?;
         let key = CatalogKey::Latest(path);
         let found = self.store().catalog_entry(tenant, key).await?;
-        found.ok_or_else(unknown)
+        let found = found.filter(|entry| self.has(entry));
+        found.ok_or_else(RuntimeError::no_definition)
+    }
+
+    /// Whether a definition of the tenant is there for the caller.
+    fn has(&self, entry: &CatalogEntry) -> bool {
+        self.behalf().sees(Some(&entry.path))
     }
 
     /// The text of a playbook.

@@ -15,7 +15,11 @@ impl Runtime {
     ) -> Result<Execution, RuntimeError> {
         self.behalf().check_run(execution_id)?;
         let found = self.store().execution(execution_id).await?;
-        if let Some(execution) = found.filter(|found| found.facts.tenant_id == *self.tenant()) {
+        let is_there = |found: &Execution| {
+            let facts = &found.facts;
+            facts.tenant_id == *self.tenant() && self.behalf().sees(facts.path.as_ref())
+        };
+        if let Some(execution) = found.filter(is_there) {
             let facts = &execution.facts;
             let queue = facts.pool.within(&facts.tenant_id);
             self.behalf().check(&facts.tenant_id, &queue)?;

@@ -1,6 +1,5 @@
 //! Follows the log as it grows: that of one execution, or all of them.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use noetl_api::execution::EventView;
@@ -10,6 +9,7 @@ use noetl_types::{
 };
 
 use super::events::view;
+use super::sight::Sight;
 use crate::runtime::{Runtime, RuntimeError};
 
 /// Events that are told at once.
@@ -89,9 +89,6 @@ pub(crate) struct FeedWish {
     pub(crate) path: Option<PlaybookPath>,
 }
 
-/// Executions whose playbook is remembered while their events go by.
-const MOST_PATHS: usize = 4_096;
-
 /// A place among all events of a life of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LogPlace {
@@ -120,8 +117,8 @@ pub(crate) struct FeedFollower {
     after: LogPlace,
     /// Whether something is missing before what comes next.
     has_gap: bool,
-    /// Which executions are of the playbook that is wanted.
-    wanted: BTreeMap<ExecutionId, bool>,
+    /// Which executions are wanted.
+    sight: Sight,
 }
 
 impl Runtime {
@@ -140,10 +137,10 @@ impl Runtime {
         };
         Ok(FeedFollower {
             runtime: self.clone(),
+            sight: self.sight_of(wish.path.clone()),
             wish,
             after: LogPlace { log_epoch, at },
             has_gap,
-            wanted: BTreeMap::new(),
         })
     }
 
@@ -215,18 +212,6 @@ impl FeedFollower {
         {
             return Ok(false);
         }
-        let Some(path) = &wish.path else {
-            return Ok(true);
-        };
-        if let Some(known) = self.wanted.get(&id) {
-            return Ok(*known);
-        }
-        let row = self.runtime.store().execution(id).await?;
-        let is_wanted = row.is_some_and(|row| row.facts.path.as_ref() == Some(path));
-        if self.wanted.len() >= MOST_PATHS {
-            self.wanted.pop_first();
-        }
-        self.wanted.insert(id, is_wanted);
-        Ok(is_wanted)
+        self.sight.has(id).await
     }
 }

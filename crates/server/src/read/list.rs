@@ -7,7 +7,7 @@ use noetl_types::{ErrorCode, ExecutionId, TenantId, Text, Timestamp};
 
 use super::cursor;
 use super::execution::line;
-use crate::runtime::{Runtime, RuntimeError};
+use crate::runtime::{Behalf, Runtime, RuntimeError};
 
 /// Rows that one page looks at, where a filter has no index. The cursor goes on behind them.
 const MAX_SCANNED: usize = 20_000;
@@ -18,7 +18,7 @@ impl Runtime {
     /// A page that a filter without an index leaves short has a cursor all the same, as long as there
     /// may be more behind the rows that were looked at.
     pub async fn executions(&self, query: ExecutionsQuery) -> Result<ExecutionList, RuntimeError> {
-        let mut scan = Scan::new(&query, self.tenant())?;
+        let mut scan = Scan::new(&query, self.behalf())?;
         while !scan.is_over() {
             let page = self.store().executions(scan.filter(&query)).await?;
             scan.take(page.executions, page.next, &query);
@@ -33,7 +33,7 @@ impl Runtime {
 
 /// A walk along the list.
 struct Scan {
-    tenant_id: TenantId,
+    behalf: Behalf,
     found: Vec<Execution>,
     wanted: usize,
     /// How many hits are still to be passed over.
@@ -50,7 +50,8 @@ enum Place {
 }
 
 impl Scan {
-    fn new(query: &ExecutionsQuery, tenant_id: &TenantId) -> Result<Self, RuntimeError> {
+    fn new(query: &ExecutionsQuery, behalf: &Behalf) -> Result<Self, RuntimeError> {
+        let tenant_id = &behalf.tenant_id;
         if query.offset > MAX_PAGE_OFFSET {
             return Err(RuntimeError::refused(
                 ErrorCode::OutOfRange,
@@ -75,7 +76,7 @@ impl Scan {
             }
         };
         Ok(Self {
-            tenant_id: tenant_id.clone(),
+            behalf: behalf.clone(),
             found: Vec::new(),
             wanted: size(query.limit.get()),
             skip: size(query.offset),
@@ -94,13 +95,13 @@ impl Scan {
             Some(Place::Start) | None => None,
         };
         // Where every row is a hit, no more rows are read than are shown.
-        let limit = if self.skip == 0 && !needs_scan(query) {
+        let limit = if self.skip == 0 && !needs_scan(query) && !self.behalf.is_bound() {
             query.limit
         } else {
             PageLimit::MAX
         };
         ExecutionFilter {
-            tenant_id: self.tenant_id.clone(),
+            tenant_id: self.behalf.tenant_id.clone(),
             status: query.status,
             path: None,
             parent_execution_id: query.parent,
@@ -126,7 +127,7 @@ impl Scan {
                 return;
             }
             self.scanned += 1;
-            if !is_hit(&row, query) {
+            if !self.behalf.sees(row.facts.path.as_ref()) || !is_hit(&row, query) {
                 continue;
             }
             if self.skip > 0 {
@@ -144,7 +145,10 @@ impl Scan {
 
     fn next(&self, query: &ExecutionsQuery) -> Option<Text> {
         match self.at? {
-            Place::Behind(place) => Some(cursor::write(place, &key(query, &self.tenant_id))),
+            Place::Behind(place) => {
+                let key = key(query, &self.behalf.tenant_id);
+                Some(cursor::write(place, &key))
+            }
             Place::Start => None,
         }
     }

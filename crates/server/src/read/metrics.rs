@@ -12,6 +12,10 @@ impl Runtime {
             let text = "what a server counts is for the tenant that operates it";
             return Err(RuntimeError::refused(ErrorCode::Forbidden, text));
         }
+        if !self.settings().metrics {
+            let text = "what the server counts is not told: an operator has turned that off";
+            return Err(RuntimeError::refused(ErrorCode::NotFound, text));
+        }
         let gauges = self.metrics().gauges();
         gauges.count(&self.store().counts(self.tenant()).await?);
         gauges.count_pools(&self.store().pool_counts().await?);

@@ -3,10 +3,12 @@
 //! Owns the way from the rows of the store and the fold of a log to the answers of the API. Writes
 //! nothing but what is no part of any execution: definitions, and who works here.
 
+mod analyze;
 mod archive;
 mod catalog;
 mod commands;
 mod cursor;
+mod database;
 mod definitions;
 mod detail;
 mod elapsed;
@@ -21,6 +23,7 @@ mod put_result;
 mod ready;
 pub mod replay;
 mod result;
+mod sight;
 mod stats;
 mod status;
 mod system;

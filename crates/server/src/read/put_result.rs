@@ -28,6 +28,11 @@ impl Runtime {
         let expires_at = ttl.map(|ttl| now.saturating_add(ttl));
         let bytes: Arc<[u8]> = to_canonical(&request.data).into();
         let (size, digest) = (bytes.len(), sha256(&bytes));
+        let most = self.settings().result_max;
+        if most.is_exceeded_by(size) {
+            let text = format!("a result has at most {most}, and this one has {size} bytes");
+            return Err(RuntimeError::refused(ErrorCode::TooLarge, text));
+        }
         let result_id = match key {
             Some(key) => id_under(execution_id, key, digest)?,
             None => self.mint()?,

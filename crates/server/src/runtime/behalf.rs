@@ -22,18 +22,33 @@ pub struct Behalf {
     pub organization_id: OrganizationId,
     /// The pools that may be worked for; `None` means all of the tenant.
     pub pools: Option<Arc<[PoolName]>>,
-    /// Patterns of the paths that may be started and registered; `None` means all of the tenant.
+    /// Patterns of the paths whose definitions and executions there are; `None` means all of the tenant.
     pub path_globs: Option<Arc<[Text]>>,
     /// The one command that may be worked on; `None` means all that the above leaves.
     pub capability: Option<Capability>,
 }
 
 impl Behalf {
-    /// Refuses a path that the caller is not bound to.
+    /// Whether some paths are all that there is.
+    pub(crate) fn is_bound(&self) -> bool {
+        self.path_globs.is_some()
+    }
+
+    /// Whether what lies at a path is there. What has none is there for those who are bound to none.
+    pub(crate) fn sees(&self, path: Option<&PlaybookPath>) -> bool {
+        let Some(globs) = &self.path_globs else {
+            return true;
+        };
+        let covers = |path: &PlaybookPath| {
+            let mut globs = globs.iter();
+            globs.any(|glob| globs::matches(glob, path.as_str()))
+        };
+        path.is_some_and(covers)
+    }
+
+    /// Refuses to write at a path that the caller is not bound to.
     pub(crate) fn check_path(&self, path: &PlaybookPath) -> Result<(), RuntimeError> {
-        let globs = self.path_globs.as_deref();
-        let may = |globs: &[Text]| globs.iter().any(|glob| globs::matches(glob, path.as_str()));
-        if globs.is_none_or(may) {
+        if self.sees(Some(path)) {
             return Ok(());
         }
         let text = format!("the token is not for the path `{path}`");

@@ -174,6 +174,19 @@ pub(super) fn replayed(answered: &Answered) -> Result<ExecuteAnswer, RuntimeErro
 }
 
 impl Core {
+    /// Whether something has happened that happens at most once.
+    pub(super) async fn has_begun(
+        &self,
+        tenant_id: &TenantId,
+        once: &Once,
+    ) -> Result<bool, RuntimeError> {
+        let now = self.clock.now();
+        let answered = self
+            .store
+            .answered(tenant_id, &once.route, once.key_sha256, now);
+        Ok(answered.await?.is_some())
+    }
+
     /// Notes in the log of an execution that a message for it came again.
     pub(super) fn note_duplicate(
         self: &Arc<Self>,

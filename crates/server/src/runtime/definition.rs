@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use noetl_api::Problem;
 use noetl_api::problem::Detail;
-use noetl_engine::Plan;
+use noetl_engine::{Defaults, Plan};
 use noetl_playbook::model::ToolKind;
 use noetl_playbook::{CheckOptions, Diagnostic, Document, Severity, check, segments};
 use noetl_store::CatalogEntry;
@@ -74,7 +74,7 @@ pub(crate) fn detail(found: &Diagnostic) -> Detail {
 
 impl Definition {
     /// Reads and plans what is registered.
-    pub(crate) fn of(entry: CatalogEntry) -> Result<Self, NotRunnable> {
+    pub(crate) fn of(entry: CatalogEntry, defaults: Defaults) -> Result<Self, NotRunnable> {
         let checked = check(&entry.content, &CheckOptions::default());
         let errors: Vec<Diagnostic> = checked
             .diagnostics
@@ -88,6 +88,7 @@ impl Definition {
             return Err(NotRunnable::OtherKind);
         };
         let plan = Plan::new(Arc::from(playbook)).map_err(NotRunnable::Plan)?;
+        let plan = plan.with_defaults(defaults);
         let has_timers = plan.timeout().is_some()
             || plan.graph().steps().any(|step| {
                 let step = plan.step(step);

@@ -32,6 +32,11 @@ impl RuntimeError {
         Self::refused(ErrorCode::NotFound, "there is no such execution")
     }
 
+    /// There is no such definition.
+    pub(crate) fn no_definition() -> Self {
+        Self::refused(ErrorCode::NotFound, "there is no such definition")
+    }
+
     /// The kind of a refusal.
     pub(crate) fn code(&self) -> Option<ErrorCode> {
         match self {

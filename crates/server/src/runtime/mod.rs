@@ -26,6 +26,7 @@ mod outcome;
 mod platform;
 mod project;
 mod purge;
+mod quota;
 mod repeat;
 mod reports;
 mod requests;
@@ -54,7 +55,7 @@ use noetl_store::{
     Append, AppendRefused, Appended, CatalogEntry, CatalogKey, Execution, Head, LogPage, Store,
 };
 use noetl_types::id::Id;
-use noetl_types::{CatalogId, ErrorCode, EventId, ExecutionId, TenantId, Text, Timestamp, Version};
+use noetl_types::{CatalogId, EventId, ExecutionId, TenantId, Text, Timestamp, Version};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -79,6 +80,7 @@ use messaging::Messaging;
 pub use messaging::NatsSettings;
 use neighbours::Neighbours;
 pub(crate) use outcome::Outcome;
+use quota::Quota;
 pub(crate) use requests::{Admitted, AtWork};
 pub use settings::Settings;
 pub(crate) use slots::slot_key;
@@ -134,6 +136,8 @@ struct Core {
     tokens: Tokens,
     /// What is on its way to the trail.
     trail: Trail,
+    /// How many executions go on.
+    quota: Quota,
     /// Ended runs whose traces are to be sent.
     traces: Traces,
     tasks: TaskTracker,
@@ -403,6 +407,7 @@ impl Core {
             instance: parts.instance,
             tokens: Tokens::default(),
             trail: Trail::default(),
+            quota: Quota::default(),
             tasks: TaskTracker::new(),
             shutdown: CancellationToken::new(),
         })
@@ -429,9 +434,7 @@ impl Core {
         }
         let key = CatalogKey::Id(catalog_id);
         let entry = self.store.catalog_entry(tenant_id, key).await?;
-        let entry = entry.ok_or_else(|| {
-            RuntimeError::refused(ErrorCode::NotFound, "there is no such definition")
-        })?;
+        let entry = entry.ok_or_else(RuntimeError::no_definition)?;
         self.planned(entry)
     }
 
@@ -440,7 +443,8 @@ impl Core {
         if let Some(definition) = self.definitions.get(entry.catalog_id) {
             return Ok(definition);
         }
-        let definition = Arc::new(Definition::of(entry).map_err(NotRunnable::into_error)?);
+        let definition = Definition::of(entry, self.settings.defaults);
+        let definition = Arc::new(definition.map_err(NotRunnable::into_error)?);
         self.definitions.keep(Arc::clone(&definition));
         Ok(definition)
     }

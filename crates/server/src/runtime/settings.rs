@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use noetl_types::{JsonMap, MachineId, Millis, Text};
+use noetl_engine::Defaults;
+use noetl_types::{ByteSize, JsonMap, MachineId, Millis, Text};
 
 use super::messaging::NatsSettings;
 use crate::vault::KeyRing;
@@ -31,6 +32,14 @@ pub struct Settings {
     pub shard_index: u32,
     /// How many executions are kept in memory.
     pub cached_executions: usize,
+    /// How many executions of a tenant may go on at once.
+    pub max_live_executions: u32,
+    /// What holds where a playbook does not say.
+    pub defaults: Defaults,
+    /// The largest result that is kept.
+    pub result_max: ByteSize,
+    /// Whether what is counted is told.
+    pub metrics: bool,
     /// How many events a log grows by, at least, before its state is stored beside it.
     pub snapshot_every: u32,
     /// Months of the log that are prepared ahead of time, where it has months.
@@ -73,6 +82,10 @@ impl Default for Settings {
             shard_count: 1,
             shard_index: 0,
             cached_executions: 20_000,
+            max_live_executions: 100_000,
+            defaults: Defaults::default(),
+            result_max: ByteSize::from_mib(64),
+            metrics: true,
             snapshot_every: 500,
             partitions_ahead: 3,
             outbox: false,

@@ -25,6 +25,9 @@ const BROADCAST_LIVES: Millis = Millis::from_secs(30 * 24 * 3600);
 /// Runs that a broadcast tells at once.
 const TOLD_AT_ONCE: usize = 64;
 
+/// Pages of waits that are looked at for a caller who has few of them.
+const MOST_PAGES: usize = 40;
+
 impl Runtime {
     /// Sends a signal to an execution. One that nobody waits for is kept for a while.
     pub async fn signal(
@@ -74,6 +77,12 @@ impl Runtime {
         if reserved.iter().any(|name| request.name == **name) {
             let text = format!("the name `{}` is reserved", request.name);
             return Err(RuntimeError::refused(ErrorCode::Validation, text));
+        }
+        if self.behalf().is_bound() {
+            // It is kept for waits that open later, of whatever path.
+            let text =
+                "the token is bound to paths, and a signal to everybody is not: send it to a run";
+            return Err(RuntimeError::refused(ErrorCode::Forbidden, text));
         }
         let now = self.now();
         let signal_id = match self.work.map(|work| SignalId::new(work.get())) {
@@ -215,9 +224,34 @@ impl Runtime {
         })
     }
 
+    /// As many waits for people as a page has of those that are there for the caller: the first ones of
+    /// these and those behind them.
+    async fn own_approvals(&self, page: Vec<OpenWait>) -> Result<Vec<OpenWait>, RuntimeError> {
+        let most = usize::try_from(PageLimit::MAX.get()).unwrap_or(usize::MAX);
+        let (mut sight, mut own, mut page) = (self.sight(), Vec::new(), page);
+        for _ in 0..MOST_PAGES {
+            let last = page.last().map(|last| last.place);
+            let is_last = page.len() < most;
+            for wait in page {
+                if sight.has(wait.place.execution_id).await? {
+                    own.push(wait);
+                }
+            }
+            if is_last || own.len() >= most {
+                break;
+            }
+            page = self.waits(WaitChoice::Approvals, last).await?;
+        }
+        own.truncate(most);
+        Ok(own)
+    }
+
     /// What waits for a person.
     pub async fn approvals(&self) -> Result<ApprovalList, RuntimeError> {
-        let page = self.waits(WaitChoice::Approvals, None).await?;
+        let mut page = self.waits(WaitChoice::Approvals, None).await?;
+        if self.behalf().is_bound() {
+            page = self.own_approvals(page).await?;
+        }
         let view = |wait: OpenWait| {
             let detail = |key: &str| {
                 let detail = wait.detail.as_ref()?;

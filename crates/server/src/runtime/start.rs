@@ -19,6 +19,7 @@ use super::driver::{Before, Claims, Letter, heard};
 use super::entropy;
 use super::error::RuntimeError;
 use super::outcome::Outcome;
+use super::quota::Admission;
 use super::{Core, Definition, Runtime};
 use crate::metrics::{self, Entry};
 
@@ -89,15 +90,17 @@ impl Runtime {
         launch: Launch,
     ) -> Result<Begun, RuntimeError> {
         let wait = wait_of(&request)?;
-        self.check(&request).await?;
-        let tenant_id = self.tenant();
-        let definition = self.core.wanted(tenant_id, &request).await?;
-        self.behalf().check_path(&definition.entry.path)?;
+        let is_child = self.check(&request).await?;
+        let definition = self.definition_of(&request).await?;
+        let (tenant_id, path) = (self.tenant(), &definition.entry.path);
+        // A child that is refused would fail its parent, which has begun.
+        let is_free = is_child || is_of_platform(path);
+        let admission = self.admission(is_free, launch.once.as_ref()).await?;
         let now = self.core.clock.now();
         let execution_id: ExecutionId = self.core.ids.mint(now)?;
-        let dedup = claim::dedup(&request, (tenant_id, &definition.entry.path), now)?;
+        let dedup = claim::dedup(&request, (tenant_id, path), now)?;
         let facts = facts(&definition, &request, (self.behalf(), now))?;
-        let mut following = wait.map(|_| self.core.followers.follow(execution_id));
+        let following = wait.map(|wait| (self.core.followers.follow(execution_id), wait));
         let start = Start {
             rerun_of: launch.rerun_of.map(|id| Json::from(id.to_string())),
             dedup: dedup.as_ref().map(claim::told),
@@ -109,7 +112,7 @@ impl Runtime {
             execution_id,
             status: "started".into(),
             commands_generated: 0,
-            path: definition.entry.path.clone(),
+            path: path.clone(),
             version: definition.entry.version,
             catalog_id: definition.entry.catalog_id,
             outcome: None,
@@ -138,24 +141,58 @@ impl Runtime {
                 }));
             }
         }
-        let outcome = match (reply.outcome, wait, &mut following) {
-            (Some(outcome), _, _) => Some(outcome),
-            (None, Some(wait), Some(following)) => {
-                let end = self.core.end_within(execution_id, following, wait);
+        if let Some(admission) = admission {
+            admission.begun();
+        }
+        let end = match (reply.outcome, following) {
+            (Some(end), _) => Some(end),
+            (None, Some((mut following, wait))) => {
+                let end = self.core.end_within(execution_id, &mut following, wait);
                 let end = self.core.shutdown.run_until_cancelled(end).await;
                 end.and_then(Result::ok).flatten()
             }
-            (None, _, _) => None,
-        };
-        let outcome = match outcome {
-            Some(outcome) => Some(self.core.told(outcome).await?),
-            None => None,
+            (None, None) => None,
         };
         Ok(Begun::now(ExecuteAnswer {
             commands_generated: reply.issued,
-            outcome,
+            outcome: self.core.told_if(end).await?,
             ..begun
         }))
+    }
+
+    /// The definition that a request names. One that is not there for the caller is as good as none.
+    async fn definition_of(
+        &self,
+        request: &ExecuteRequest,
+    ) -> Result<Arc<Definition>, RuntimeError> {
+        let definition = self.core.wanted(self.tenant(), request).await?;
+        if self.behalf().sees(Some(&definition.entry.path)) {
+            return Ok(definition);
+        }
+        Err(match &request.path {
+            Some(path) if request.catalog_id.is_none() => no_definition(path),
+            Some(_) | None => RuntimeError::no_definition(),
+        })
+    }
+
+    /// Lets an execution of the tenant begin, unless as many go on as may and it is not free of that. One
+    /// that began before under the same key is no further one.
+    async fn admission(
+        &self,
+        is_free: bool,
+        once: Option<&Once>,
+    ) -> Result<Option<Admission>, RuntimeError> {
+        if is_free {
+            return Ok(None);
+        }
+        let refused = match self.core.admitted(self.tenant()).await {
+            Ok(admission) => return Ok(Some(admission)),
+            Err(refused) => refused,
+        };
+        match once {
+            Some(once) if self.core.has_begun(self.tenant(), once).await? => Ok(None),
+            Some(_) | None => Err(refused),
+        }
     }
 
     /// An execution that the same request has started, and its end where the caller waits for it.
@@ -175,14 +212,16 @@ impl Runtime {
         })
     }
 
-    /// Refuses what would not happen, or would happen to somebody else.
-    async fn check(&self, request: &ExecuteRequest) -> Result<(), RuntimeError> {
+    /// Refuses what would not happen, or would happen to somebody else; says whether it happens under a
+    /// run that goes on.
+    async fn check(&self, request: &ExecuteRequest) -> Result<bool, RuntimeError> {
         startable(request, self.now())?;
-        if let Some(parent) = request.parent_execution_id {
-            // What a child comes to is told to its parent, so that must be the caller's.
-            self.execution_row(parent).await?;
-        }
-        Ok(())
+        let Some(parent) = request.parent_execution_id else {
+            return Ok(false);
+        };
+        // What a child comes to is told to its parent, so that must be the caller's.
+        let parent = self.execution_row(parent).await?;
+        Ok(!parent.view.status.is_terminal())
     }
 
     /// Waits for the end of an execution, as long as the caller has patience.
@@ -199,10 +238,7 @@ impl Runtime {
             .core
             .end_within(execution_id, &mut following, patience)
             .await?;
-        match end {
-            Some(outcome) => self.core.told(outcome).await.map(Some),
-            None => Ok(None),
-        }
+        self.core.told_if(end).await
     }
 }
 
@@ -435,6 +471,17 @@ impl Core {
             error: outcome.error,
         })
     }
+
+    /// The same, where there is one yet.
+    async fn told_if(
+        &self,
+        outcome: Option<Outcome>,
+    ) -> Result<Option<execute::Outcome>, RuntimeError> {
+        match outcome {
+            Some(outcome) => self.told(outcome).await.map(Some),
+            None => Ok(None),
+        }
+    }
 }
 
 fn no_definition(path: &PlaybookPath) -> RuntimeError {
@@ -490,6 +537,11 @@ fn facts(
         labels: request.labels.clone(),
         started_at: now,
     })
+}
+
+/// Whether a playbook is one that keeps the platform going, which nobody may stand in the way of.
+fn is_of_platform(path: &PlaybookPath) -> bool {
+    path.as_str().starts_with("system/")
 }
 
 /// The pool of an execution that names none, by its path.

@@ -225,7 +225,9 @@ impl Runtime {
             let page = self.store().executions(filter.clone()).await?;
             scanned += page.executions.len();
             for execution in page.executions {
-                if execution.facts.started_at <= before && self.is_idle(&execution).await? {
+                let is_theirs = self.behalf().sees(execution.facts.path.as_ref());
+                let is_old = execution.facts.started_at <= before;
+                if is_theirs && is_old && self.is_idle(&execution).await? {
                     idle.push(execution.execution_id);
                 }
             }

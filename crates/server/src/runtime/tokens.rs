@@ -156,6 +156,10 @@ impl Runtime {
         request: NewToken,
         actor: &Text,
     ) -> Result<CreatedToken, RuntimeError> {
+        if self.behalf().is_bound() {
+            let text = "a token that is bound to paths makes no others";
+            return Err(RuntimeError::refused(ErrorCode::Forbidden, text));
+        }
         let now = self.now();
         let (tenant_id, organization_id) = self.owner_of(&request)?;
         check(&request, self.is_operator())?;

@@ -29,6 +29,8 @@ pub enum Method {
     OpenChildren,
     /// [`crate::Store::counts`]
     Counts,
+    /// [`crate::Store::live_executions`]
+    LiveExecutions,
     /// [`crate::Store::is_gone`]
     IsGone,
     /// [`crate::Store::lease`]
@@ -195,6 +197,8 @@ pub enum Method {
     RewriteView,
     /// [`crate::Upkeep::facts`]
     Facts,
+    /// [`crate::Upkeep::tables`]
+    Tables,
     /// [`crate::Upkeep::missing_walls`]
     MissingWalls,
     /// [`crate::Upkeep::integrity`]
@@ -239,6 +243,7 @@ impl Method {
         Self::Executions,
         Self::OpenChildren,
         Self::Counts,
+        Self::LiveExecutions,
         Self::IsGone,
         Self::Lease,
         Self::Claim,
@@ -322,6 +327,7 @@ impl Method {
         Self::PurgeRuntimes,
         Self::RewriteView,
         Self::Facts,
+        Self::Tables,
         Self::MissingWalls,
         Self::Integrity,
         Self::ExecutionIds,

@@ -262,6 +262,11 @@ impl<S: Store> Store for FaultyStore<S> {
         answer.of(self.inner.counts(tenant_id).await)
     }
 
+    async fn live_executions(&self, tenant_id: &TenantId, most: u32) -> Result<u32, StoreError> {
+        let answer = self.fault(Method::LiveExecutions).await?;
+        answer.of(self.inner.live_executions(tenant_id, most).await)
+    }
+
     async fn is_gone(&self, execution_id: ExecutionId) -> Result<bool, StoreError> {
         let answer = self.fault(Method::IsGone).await?;
         answer.of(self.inner.is_gone(execution_id).await)

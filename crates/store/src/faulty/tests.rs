@@ -159,6 +159,10 @@ async fn call_about_runs(store: &dyn Store) -> Vec<Result<(), StoreError>> {
         store.executions(all_executions()).await.map(drop),
         store.open_children(run.id, None, limit).await.map(drop),
         store.counts(&TenantId::default()).await.map(drop),
+        store
+            .live_executions(&TenantId::default(), 1)
+            .await
+            .map(drop),
         store.is_gone(run.id).await.map(drop),
         store.lease(lease_of("w", 1, 1)).await.map(drop),
         store.claim(command_id, claim("w", 1)).await.map(drop),
@@ -453,6 +457,7 @@ async fn call_about_upkeep(store: &dyn Store) -> Vec<Result<(), StoreError>> {
             .await
             .map(drop),
         store.facts().await.map(drop),
+        store.tables().await.map(drop),
         store.missing_walls().await.map(drop),
         store.integrity().await.map(drop),
         store.execution_ids(None, limit).await.map(drop),

@@ -1,5 +1,6 @@
 //! What keeps a store in order, with faults.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use async_trait::async_trait;
@@ -88,6 +89,11 @@ impl<S: Store> Upkeep for FaultyStore<S> {
     async fn facts(&self) -> Result<StoreFacts, StoreError> {
         let answer = self.fault(Method::Facts).await?;
         answer.of(self.inner.facts().await)
+    }
+
+    async fn tables(&self) -> Result<BTreeMap<&'static str, bool>, StoreError> {
+        let answer = self.fault(Method::Tables).await?;
+        answer.of(self.inner.tables().await)
     }
 
     async fn missing_walls(&self) -> Result<Vec<MissingWall>, StoreError> {

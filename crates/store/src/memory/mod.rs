@@ -152,6 +152,10 @@ impl Store for MemoryStore {
         Ok(self.lock().counts(tenant_id))
     }
 
+    async fn live_executions(&self, tenant_id: &TenantId, most: u32) -> Result<u32, StoreError> {
+        Ok(self.lock().live_executions(tenant_id, most))
+    }
+
     async fn is_gone(&self, execution_id: ExecutionId) -> Result<bool, StoreError> {
         Ok(self.lock().is_gone(execution_id))
     }

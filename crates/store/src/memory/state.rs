@@ -18,8 +18,8 @@ use crate::machines::Machines;
 use crate::model::{
     CatalogEntry, CatalogFilter, CatalogKey, Command, Counts, Credential, DueTimer, Execution,
     ExecutionCursor, ExecutionFilter, ExecutionPage, FEED_BYTES, FeedBatch, FeedLimit,
-    KeychainEntry, Loaded, LogPage, NewCatalogEntry, NewRuntime, PutRefused, Registered, Runtime,
-    RuntimeKind, Snapshot, SnapshotKey, StoredResult, VersionFilter, body, superfluous,
+    KeychainEntry, Loaded, LogPage, NewCatalogEntry, NewRuntime, Origin, PutRefused, Registered,
+    Runtime, RuntimeKind, Snapshot, SnapshotKey, StoredResult, VersionFilter, body, superfluous,
 };
 
 /// The log of one execution.
@@ -305,6 +305,16 @@ impl State {
             *counts.definitions.entry(entry.kind).or_default() += 1;
         }
         counts
+    }
+
+    pub(super) fn live_executions(&self, tenant_id: &TenantId, most: u32) -> u32 {
+        let is_live = |it: &&Execution| {
+            it.facts.tenant_id == *tenant_id
+                && it.facts.origin == Origin::Driven
+                && !it.view.status.is_terminal()
+        };
+        let live = self.executions.values().filter(is_live).take(many(most));
+        u32::try_from(live.count()).unwrap_or(most)
     }
 
     pub(super) fn open_children(

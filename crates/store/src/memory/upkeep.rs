@@ -202,6 +202,10 @@ impl Upkeep for MemoryStore {
         })
     }
 
+    async fn tables(&self) -> Result<BTreeMap<&'static str, bool>, StoreError> {
+        Ok(BTreeMap::new())
+    }
+
     async fn missing_walls(&self) -> Result<Vec<MissingWall>, StoreError> {
         Ok(Vec::new())
     }

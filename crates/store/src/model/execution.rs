@@ -157,6 +157,10 @@ pub struct Counts {
     pub definitions: BTreeMap<Text, u64>,
 }
 
+/// Executions that go on, for each that is counted among them, that a count of live ones looks at: those
+/// beyond are copies, for the most part.
+pub(crate) const READ_FOR_ONE: i64 = 4;
+
 /// A page of a list of executions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExecutionPage {

@@ -102,6 +102,7 @@ pub use wait::{
 
 pub(crate) use audit::Trails;
 pub(crate) use claim::KeptDedup;
+pub(crate) use execution::READ_FOR_ONE;
 pub(crate) use log::superfluous;
 pub(crate) use request::UnderWay;
 pub(crate) use signal::oldest;

@@ -86,6 +86,12 @@ pub struct PostgresOptions {
     pub schema: String,
     /// Connections besides those of the writers.
     pub connections: usize,
+    /// Those of them that are opened with the store.
+    pub opened: usize,
+    /// Statements that each of them keeps prepared; others are prepared each time.
+    pub prepared: usize,
+    /// Whether the server may be one that loses what it has committed.
+    pub unsafe_durability: bool,
     /// Connections that append.
     pub writers: usize,
     /// Appends that may wait for each writer; those beyond wait for a place.
@@ -117,6 +123,9 @@ impl PostgresOptions {
             root_certificates: None,
             schema: "noetl".to_owned(),
             connections: 8,
+            opened: 0,
+            prepared: 100,
+            unsafe_durability: false,
             writers: 2,
             queue: 1024,
             acquire_timeout: Duration::from_secs(30),
@@ -184,7 +193,9 @@ impl PostgresStore {
         let server = open::check(&lists, options).await?;
         let owner = Owner::of(options, &lists, server).await?;
         let feed_base = open::prepare(&owner, options).await?;
-        Self::with(lists, owner, feed_base, options)
+        let store = Self::with(lists, owner, feed_base, options)?;
+        store.pool.warm_up(options.opened).await?;
+        Ok(store)
     }
 
     /// Connects to read tables that are there. Nothing is changed: every call that would write is
@@ -316,6 +327,10 @@ impl Store for PostgresStore {
 
     async fn counts(&self, tenant_id: &TenantId) -> Result<Counts, StoreError> {
         query::counts(&self.lists, tenant_id).await
+    }
+
+    async fn live_executions(&self, tenant_id: &TenantId, most: u32) -> Result<u32, StoreError> {
+        query::live_executions(&self.lists, tenant_id, most).await
     }
 
     async fn is_gone(&self, execution_id: ExecutionId) -> Result<bool, StoreError> {

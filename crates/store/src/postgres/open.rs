@@ -13,7 +13,7 @@ use super::{partition, rebase, rights, stream};
 use crate::error::StoreError;
 use crate::migration::{Migration, Schema, pending};
 
-static MIGRATIONS: [Migration; 8] = [
+pub(super) static MIGRATIONS: [Migration; 8] = [
     Migration {
         version: 1,
         name: "tables",
@@ -152,7 +152,7 @@ async fn check_server(client: &Client, options: &PostgresOptions) -> Result<(), 
     let settings = ["fsync", "full_page_writes", "synchronous_commit"];
     for (place, setting) in settings.into_iter().enumerate() {
         let is_on: bool = row.get(place + 2);
-        if !is_on {
+        if !is_on && !options.unsafe_durability {
             return refused(OpenError::Unsafe { setting });
         }
     }

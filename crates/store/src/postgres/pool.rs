@@ -34,6 +34,8 @@ pub(super) struct Pool {
     idle: Mutex<Vec<Session>>,
     /// Whether a connection that nobody needs stays open for the next who does.
     keeps: bool,
+    /// How many statements a connection keeps prepared.
+    prepared: usize,
 }
 
 /// When the server plans the statements of a session.
@@ -77,6 +79,8 @@ impl Plans {
 struct Session {
     client: Client,
     prepared: BTreeMap<&'static str, Statement>,
+    /// How many of them are kept.
+    most: usize,
 }
 
 /// One of this crate's statements with its parameters.
@@ -88,7 +92,9 @@ impl Session {
             return Ok(statement.clone());
         }
         let statement = self.client.prepare(sql).await.map_err(not_connected)?;
-        self.prepared.insert(sql, statement.clone());
+        if self.prepared.len() < self.most {
+            self.prepared.insert(sql, statement.clone());
+        }
         Ok(statement)
     }
 }
@@ -145,6 +151,7 @@ impl Pool {
             patience: options.acquire_timeout,
             idle: Mutex::new(Vec::new()),
             keeps: true,
+            prepared: options.prepared,
         })
     }
 
@@ -200,6 +207,7 @@ impl Pool {
             None => Session {
                 client: self.connect().await?,
                 prepared: BTreeMap::new(),
+                most: self.prepared,
             },
         };
         Ok(Pooled {
@@ -207,6 +215,22 @@ impl Pool {
             session: Some(session),
             _place: place,
         })
+    }
+
+    /// Opens so many connections before anybody needs them, as far as there are places.
+    pub(super) async fn warm_up(&self, count: usize) -> Result<(), StoreError> {
+        let mut opened = Vec::new();
+        for _ in 0..count.min(self.places.available_permits()) {
+            opened.push(self.get().await?);
+        }
+        Ok(())
+    }
+
+    /// How many statements each connection has prepared that nobody uses.
+    #[cfg(test)]
+    pub(super) fn idle_sessions(&self) -> Vec<usize> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.iter().map(|session| session.prepared.len()).collect()
     }
 
     fn take(&self) -> Option<Session> {

@@ -17,8 +17,8 @@ use crate::machines::Machines;
 use crate::model::{
     CatalogEntry, CatalogFilter, CatalogKey, Counts, DueTimer, Execution, ExecutionFilter,
     ExecutionPage, Loaded, LogPage, MachineLease, MachineRefused, NewCatalogEntry, NewRuntime,
-    PutRefused, Registered, Runtime, RuntimeKind, Snapshot, SnapshotKey, VersionFilter,
-    superfluous,
+    PutRefused, READ_FOR_ONE, Registered, Runtime, RuntimeKind, Snapshot, SnapshotKey,
+    VersionFilter, superfluous,
 };
 use crate::row::{
     self, CATALOG, Cell, CellRef, EVENT, EXECUTION, KeptResult, Kind, MACHINE, RUNTIME, SNAPSHOT,
@@ -403,6 +403,20 @@ pub(super) async fn counts(pool: &Pool, tenant_id: &TenantId) -> Result<Counts, 
         executions: executions.into_iter().collect(),
         definitions: definitions.into_iter().collect(),
     })
+}
+
+pub(super) async fn live_executions(
+    pool: &Pool,
+    tenant_id: &TenantId,
+    most: u32,
+) -> Result<u32, StoreError> {
+    let mut client = pool.get().await?;
+    let (read, counted) = (i64::from(most) * READ_FOR_ONE, i64::from(most));
+    let params: [Param<'_>; 3] = [&tenant_id.as_str(), &read, &counted];
+    let sql = include_str!("sql/live_executions.sql");
+    let rows = client.rows(sql, &params).await?;
+    let count: i64 = rows.first().map_or(0, |row| row.get(0));
+    Ok(u32::try_from(count).unwrap_or(most))
 }
 
 pub(super) async fn due(

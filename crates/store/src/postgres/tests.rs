@@ -18,7 +18,7 @@ use tokio_postgres::NoTls;
 use super::{PostgresOptions, PostgresStore};
 use crate::suite::fixture::{Run, at, lease_of, one};
 use crate::suite::{Bench, differ, differ_in_lanes, differ_with_faults, outlet_suite, store_suite};
-use crate::{AppendRefused, FeedLimit, LogPage, Store as _, StoreError};
+use crate::{AppendRefused, FeedLimit, LogPage, Store as _, StoreError, Upkeep as _};
 
 fn options(database: &Database) -> PostgresOptions {
     PostgresOptions::new(database.config(), at("12:00:00"))
@@ -367,6 +367,31 @@ async fn a_server_that_may_lose_what_it_answered_is_refused() {
     let options = PostgresOptions::new(cluster.config("postgres"), at("12:00:00"));
     let refused = PostgresStore::open(&options).await.unwrap_err();
     assert!(refusal_of(&refused).starts_with("the setting fsync is off"));
+    // Unless somebody has said that it may.
+    let told = PostgresOptions {
+        unsafe_durability: true,
+        ..options
+    };
+    let store = PostgresStore::open(&told).await.unwrap();
+    Run::started(&store, 1).await;
+}
+
+#[tokio::test]
+async fn connections_are_opened_and_statements_kept_as_somebody_says() {
+    let database = Database::new().unwrap();
+    let options = PostgresOptions {
+        opened: 3,
+        prepared: 1,
+        ..PostgresOptions::new(database.config(), at("12:00:00"))
+    };
+    let store = PostgresStore::open(&options).await.unwrap();
+    assert_eq!(store.pool.idle_sessions(), [0, 0, 0]);
+    let run = Run::started(&store, 1).await;
+    for _ in 0..2 {
+        assert!(store.execution(run.id).await.unwrap().is_some());
+        assert!(!store.is_gone(run.id).await.unwrap());
+    }
+    assert_eq!(store.pool.idle_sessions(), [0, 0, 1]);
 }
 
 /// Hole T15.
@@ -394,4 +419,18 @@ async fn a_database_that_forgets_by_default_does_not_forget_appends() {
     let mut client = store.pool.get().await.unwrap();
     let rows = client.rows("SHOW synchronous_commit", &[]).await.unwrap();
     assert_eq!(rows[0].get::<_, &str>(0), "on");
+}
+
+/// A table that somebody drops is missed.
+#[tokio::test]
+async fn tables_are_there_or_missing() {
+    let database = Database::new().unwrap();
+    let store = open(&database).await;
+    let tables = store.tables().await.unwrap();
+    assert!(tables.len() > 20, "{tables:?}");
+    assert!(tables.values().all(|is_there| *is_there), "{tables:?}");
+    database.run("DROP TABLE noetl.keychain").unwrap();
+    let tables = store.tables().await.unwrap();
+    let missing: Vec<_> = tables.iter().filter(|(_, is_there)| !**is_there).collect();
+    assert_eq!(missing, [(&"keychain", &false)]);
 }

@@ -1,16 +1,18 @@
 //! Months ahead, what is old, how the database stands.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
 use noetl_types::{ExecutionId, Text, Timestamp, Version};
 
+use super::open::MIGRATIONS;
 use super::pool::Pool;
 use super::query::{self, Param};
 use super::{PostgresStore, partition, retention, rights, stream};
 use crate::error::StoreError;
+use crate::migration;
 use crate::model::{
     EnabledOutlets, ExecutionView, LogPart, MissingWall, OldPart, Pinned, StoreFacts,
 };
@@ -44,6 +46,10 @@ const ROWS: &str = "SELECT 'execution', count(*) FROM execution
 
 const SIZE: &str = "SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint
     FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p')";
+
+const TABLES: &str = "SELECT relname::text FROM pg_class
+    WHERE relnamespace = current_schema()::regnamespace AND relkind IN ('r', 'p')
+        AND NOT relispartition";
 
 const IDS: &str = "SELECT execution_id FROM execution
     WHERE $1::bigint IS NULL OR execution_id > $1 ORDER BY execution_id LIMIT $2::bigint";
@@ -167,6 +173,14 @@ impl Upkeep for PostgresStore {
             bytes,
             rows: tables.into_iter().map(|table| (table, of(table))).collect(),
         })
+    }
+
+    async fn tables(&self) -> Result<BTreeMap<&'static str, bool>, StoreError> {
+        let mut client = self.lists.get().await?;
+        let rows = client.rows(TABLES, &[]).await?;
+        let there: BTreeSet<&str> = rows.iter().map(|row| row.get(0)).collect();
+        let tables = migration::tables(&MIGRATIONS);
+        Ok(tables.map(|name| (name, there.contains(name))).collect())
     }
 
     async fn missing_walls(&self) -> Result<Vec<MissingWall>, StoreError> {

@@ -248,6 +248,13 @@ impl Store for SqliteStore {
             .await
     }
 
+    async fn live_executions(&self, tenant_id: &TenantId, most: u32) -> Result<u32, StoreError> {
+        let tenant_id = tenant_id.clone();
+        self.readers
+            .run(move |connection| query::live_executions(connection, &tenant_id, most))
+            .await
+    }
+
     async fn is_gone(&self, execution_id: ExecutionId) -> Result<bool, StoreError> {
         self.readers
             .run(move |connection| query::is_gone(connection, execution_id))

@@ -16,7 +16,7 @@ use crate::blobs::Blobs;
 use crate::error::StoreError;
 use crate::migration::{Migration, Schema, pending};
 
-static MIGRATIONS: [Migration; 8] = [
+pub(super) static MIGRATIONS: [Migration; 8] = [
     Migration {
         version: 1,
         name: "tables",

@@ -16,8 +16,8 @@ use crate::machines::Machines;
 use crate::model::{
     CatalogEntry, CatalogFilter, CatalogKey, Counts, DueTimer, EventKey, Execution,
     ExecutionFilter, ExecutionPage, FEED_BYTES, FeedBatch, FeedLimit, Known, Loaded, LogPage,
-    MachineLease, MachineRefused, NewCatalogEntry, NewRuntime, PutRefused, Registered, Runtime,
-    RuntimeKind, Snapshot, SnapshotKey, VersionFilter, superfluous,
+    MachineLease, MachineRefused, NewCatalogEntry, NewRuntime, PutRefused, READ_FOR_ONE,
+    Registered, Runtime, RuntimeKind, Snapshot, SnapshotKey, VersionFilter, superfluous,
 };
 use crate::row::{
     self, CATALOG, EVENT, EXECUTION, KeptResult, MACHINE, RUNTIME, Reader, SNAPSHOT, STORED_RESULT,
@@ -53,6 +53,8 @@ pub(super) static LIST_EXECUTIONS: LazyLock<String> =
 
 pub(super) static LIST_BY_STATUS: LazyLock<String> =
     LazyLock::new(|| LIST_EXECUTIONS.replace("?2 IS NULL", "status = ?2"));
+
+pub(super) const LIVE: &str = include_str!("sql/live_executions.sql");
 
 static SELECT_SNAPSHOT: LazyLock<String> = LazyLock::new(|| {
     let newest = "WHERE execution_id = ?1 AND kind = ?2 AND fold_version = ?3 AND version <= ?4
@@ -315,6 +317,18 @@ pub(super) fn counts(connection: &Connection, tenant_id: &TenantId) -> Result<Co
         executions: executions.into_iter().collect(),
         definitions: definitions.into_iter().collect(),
     })
+}
+
+pub(super) fn live_executions(
+    connection: &Connection,
+    tenant_id: &TenantId,
+    most: u32,
+) -> Result<u32, StoreError> {
+    let params = params![tenant_id.as_str(), i64::from(most) * READ_FOR_ONE, most];
+    let mut statement = connection.prepare_cached(LIVE).map_err(failure)?;
+    statement
+        .query_row(params, |row| row.get(0))
+        .map_err(failure)
 }
 
 pub(super) fn due(

@@ -678,3 +678,18 @@ async fn r2_a_large_month_goes_in_steps() {
         0
     );
 }
+
+/// A table that somebody drops is missed.
+#[tokio::test]
+async fn tables_are_there_or_missing() {
+    let place = Place::new();
+    let store = place.store();
+    let tables = store.tables().await.unwrap();
+    assert!(tables.len() > 20, "{tables:?}");
+    assert!(tables.values().all(|is_there| *is_there), "{tables:?}");
+    let connection = Connection::open(place.options().path).unwrap();
+    connection.execute("DROP TABLE keychain", []).unwrap();
+    let tables = store.tables().await.unwrap();
+    let missing: Vec<_> = tables.iter().filter(|(_, is_there)| !**is_there).collect();
+    assert_eq!(missing, [(&"keychain", &false)]);
+}

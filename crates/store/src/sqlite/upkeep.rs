@@ -11,9 +11,11 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags, params_from_iter};
 
 use super::bind::{all, execute, failure, first, micros};
+use super::open::MIGRATIONS;
 use super::writer::Durability;
 use super::{SqliteStore, retention, stream};
 use crate::error::StoreError;
+use crate::migration;
 use crate::model::{
     EnabledOutlets, ExecutionView, LogPart, MissingWall, OldPart, Pinned, StoreFacts,
 };
@@ -40,6 +42,8 @@ const ROWS: &str = "SELECT 'execution', count(*) FROM execution
     UNION ALL SELECT 'command', count(*) FROM command
     UNION ALL SELECT 'outbox', count(*) FROM outbox
     UNION ALL SELECT 'result_store', count(*) FROM result_store";
+
+const TABLES: &str = "SELECT name FROM sqlite_schema WHERE type = 'table'";
 
 /// How long the copy of a file waits for whoever holds it for a moment.
 const BACKUP_PATIENCE: Duration = Duration::from_secs(30);
@@ -89,6 +93,16 @@ fn facts(connection: &Connection) -> Result<StoreFacts, StoreError> {
         bytes: pages.saturating_mul(page),
         rows: tables.into_iter().map(|table| (table, of(table))).collect(),
     })
+}
+
+fn tables(connection: &Connection) -> Result<BTreeMap<&'static str, bool>, StoreError> {
+    // A question to the connection would be answered by what it knew when it last looked.
+    let there = all(connection, TABLES, [], |cells| {
+        Reader::new(&EXECUTION, cells).take::<Text>()
+    })?;
+    let tables = migration::tables(&MIGRATIONS);
+    let is_there = |name: &str| there.iter().any(|there| there.as_str() == name);
+    Ok(tables.map(|name| (name, is_there(name))).collect())
 }
 
 fn integrity(connection: &Connection) -> Result<Vec<String>, StoreError> {
@@ -226,6 +240,10 @@ impl Upkeep for SqliteStore {
 
     async fn facts(&self) -> Result<StoreFacts, StoreError> {
         self.readers.run(facts).await
+    }
+
+    async fn tables(&self) -> Result<BTreeMap<&'static str, bool>, StoreError> {
+        self.readers.run(tables).await
     }
 
     async fn missing_walls(&self) -> Result<Vec<MissingWall>, StoreError> {

@@ -5,7 +5,7 @@ use noetl_types::{ExecutionStatus, PlaybookPath, RuntimeId, TenantId, Text};
 
 use super::Bench;
 use super::fixture::{Run, all_executions, at, facts};
-use crate::{Append, ExecutionFilter, NewRuntime, RuntimeKind, Store};
+use crate::{Append, ExecutionFilter, NewRuntime, Origin, RuntimeKind, Store};
 
 async fn numbers(store: &dyn Store, filter: ExecutionFilter) -> Vec<i64> {
     let page = store.executions(filter).await.unwrap();
@@ -206,4 +206,32 @@ pub(crate) async fn everything_is_counted(bench: &Bench) {
     assert_eq!(by_status, expected);
     let stranger = TenantId::new("acme").unwrap();
     assert_eq!(store.counts(&stranger).await.unwrap(), empty);
+}
+
+pub(crate) async fn what_goes_on_is_counted_up_to_a_number(bench: &Bench) {
+    let store = &*bench.store;
+    let tenant = TenantId::default();
+    let live = async |most| store.live_executions(&tenant, most).await.unwrap();
+    assert_eq!(live(10).await, 0);
+    for number in 1..=5 {
+        let mut run = Run::started(store, number).await;
+        if number == 2 {
+            let end = run.end();
+            run.write(store, end).await.unwrap();
+        }
+    }
+    // What is copied is driven elsewhere.
+    start(store, 6, |append| {
+        append.start.as_mut().unwrap().origin = Origin::Projected;
+    })
+    .await;
+    start(store, 7, |append| {
+        append.start.as_mut().unwrap().tenant_id = TenantId::new("acme").unwrap();
+    })
+    .await;
+    assert_eq!(live(10).await, 4);
+    assert_eq!(live(4).await, 4);
+    assert_eq!(live(3).await, 3);
+    let acme = TenantId::new("acme").unwrap();
+    assert_eq!(store.live_executions(&acme, 10).await.unwrap(), 1);
 }

@@ -175,6 +175,7 @@ macro_rules! store_suite {
             list: filters,
             list: open_children_of_an_execution,
             list: everything_is_counted,
+            list: what_goes_on_is_counted_up_to_a_number,
             list: runtimes_are_heard_of,
             catalog: versions_and_unchanged_content,
             catalog: racing_registrations_number_without_gaps,

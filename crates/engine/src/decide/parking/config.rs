@@ -19,7 +19,6 @@ use crate::event::{
     APPROVAL, Approval, Awaited, CHILD_ENDED, ChildCall, ChildOf, Overdue, Park, Sleep, Unanswered,
     Wait, WaitMode,
 };
-use crate::payload::INLINE_MAX;
 
 /// Runs that may stand above one another.
 pub const MAX_CHILD_DEPTH: u32 = 32;
@@ -74,7 +73,8 @@ fn child(
         Err(error) => return Ok(Err(error)),
     };
     let name = draft.name(step);
-    let input = draft.keep(&name, Json::from(input), INLINE_MAX.as_bytes())?;
+    let budget = draft.plan.defaults().inline_max;
+    let input = draft.keep(&name, Json::from(input), budget.as_bytes())?;
     let child = draft.new_execution()?;
     Ok(Ok(Park::Child(Box::new(ChildCall {
         child,

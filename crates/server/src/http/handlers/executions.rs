@@ -3,7 +3,9 @@
 use axum::http::header::LINK;
 use axum::http::{HeaderName, HeaderValue, Uri};
 use axum::response::{IntoResponse as _, Response};
-use noetl_api::execution::{CancellationCheck, EventPage, ExecutionDetail, StatusView};
+use noetl_api::execution::{
+    Analysis, AnalyzeRequest, CancellationCheck, EventPage, ExecutionDetail, StatusView,
+};
 use noetl_api::explain::{At, ExplainQuery, Explanation};
 use noetl_api::query::{DetailQuery, EventsQuery, ExecutionsQuery, NEXT_CURSOR, Order};
 use noetl_types::limits::{MAX_PAGE_OFFSET, PageLimit};
@@ -11,6 +13,7 @@ use noetl_types::{EventName, ExecutionStatus, Seq, Timestamp};
 
 use crate::http::acting::For;
 use crate::http::answer::Answer;
+use crate::http::body::JsonBodyOrDefault;
 use crate::http::failure::Failure;
 use crate::http::params::{ExecutionOf, Params};
 
@@ -98,6 +101,15 @@ pub(in crate::http) async fn explain(
     };
     params.nothing_else()?;
     Ok(Answer(app.runtime.explain(execution_id, query).await?))
+}
+
+/// The same with some of its events.
+pub(in crate::http) async fn analyze(
+    For(app): For,
+    ExecutionOf(execution_id): ExecutionOf,
+    JsonBodyOrDefault(request): JsonBodyOrDefault<AnalyzeRequest>,
+) -> Result<Answer<Analysis>, Failure> {
+    Ok(Answer(app.runtime.analyze(execution_id, request).await?))
 }
 
 /// Whether somebody ended an execution.

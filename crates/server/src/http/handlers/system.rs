@@ -1,14 +1,16 @@
 //! The system as people look at it, and what it does not do.
 
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use noetl_api::system::{ServerStatus, ShardInfo, StatsAnswer, WhoAmI, Widgets};
+use noetl_api::system::{DatabaseAnswer, ServerStatus, ShardInfo, StatsAnswer, WhoAmI, Widgets};
+use noetl_playbook::{SchemaOf, json_schema};
 use noetl_types::{ErrorCode, Text};
 
-use crate::http::acting::For;
-use crate::http::answer::Answer;
+use crate::http::acting::{App, For};
+use crate::http::answer::{Answer, JSON, of_type};
 use crate::http::failure::Failure;
-use crate::http::params::Params;
+use crate::http::params::{Params, TextOf};
 
 /// Shards that a caller may ask about.
 const SHARDS: std::ops::RangeInclusive<u32> = 1..=1024;
@@ -62,10 +64,56 @@ pub(in crate::http) async fn status(For(app): For) -> Answer<ServerStatus> {
     Answer(app.runtime.server_status().await)
 }
 
+/// Whether the tables of the database are there.
+pub(in crate::http) async fn validate_database(
+    For(app): For,
+) -> Result<Answer<DatabaseAnswer>, Failure> {
+    Ok(Answer(app.runtime.validate_database().await?))
+}
+
+/// Prepares the database.
+pub(in crate::http) async fn init_database(
+    For(app): For,
+) -> Result<Answer<DatabaseAnswer>, Failure> {
+    Ok(Answer(app.runtime.init_database().await?))
+}
+
+/// The JSON Schema of a kind of document.
+pub(in crate::http) async fn schema(
+    State(app): State<App>,
+    TextOf(document): TextOf,
+) -> Result<Response, Failure> {
+    let schema = match document.as_str() {
+        "playbook.json" => json_schema(SchemaOf::Playbook).to_string(),
+        "subscription.json" => json_schema(SchemaOf::Subscription).to_string(),
+        "config.json" => {
+            let unknown = "this server does not know the settings that it was started with";
+            let schema = app.config_schema();
+            let schema = schema.ok_or_else(|| Failure::new(ErrorCode::NotSupported, unknown))?;
+            schema.to_owned()
+        }
+        _ => {
+            let text = "there are schemas of playbook.json, subscription.json and config.json";
+            return Err(Failure::new(ErrorCode::NotFound, text));
+        }
+    };
+    Ok(of_type(JSON, schema))
+}
+
+/// A statement for the database. Statements would see all tenants, so they are not taken at all.
+pub(in crate::http) async fn sql_console(State(app): State<App>) -> Failure {
+    if app.has_sql_console() {
+        let text = "statements are not taken in this version: nothing keeps them to one tenant yet";
+        return Failure::new(ErrorCode::NotSupported, text);
+    }
+    let text = "the SQL console is closed: NOETL_SQL_CONSOLE is off";
+    Failure::new(ErrorCode::Forbidden, text)
+}
+
 /// What is known by name and not done here.
 pub(in crate::http) async fn not_supported() -> Failure {
     Failure::new(
         ErrorCode::NotSupported,
-        "this server does not do that; nothing was changed",
+        "this server knows the address and does not do that in this version; nothing was changed",
     )
 }

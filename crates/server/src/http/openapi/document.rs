@@ -323,6 +323,10 @@ fn path_parameter(maker: &mut SchemaGenerator, name: &str) -> Value {
         "playbook_id" => (some_text(), "A path, or a catalog id."),
         "credential" => (some_text(), "Its id or its name."),
         "kind" => (some_text(), "The kind of document, such as `playbook`."),
+        "document" => (
+            some_text(),
+            "The kind of document, such as `playbook.json`.",
+        ),
         _ => (some_text(), "A name."),
     };
     json!({ "name": name, "in": "path", "required": true, "description": about, "schema": schema })

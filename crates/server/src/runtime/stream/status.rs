@@ -6,9 +6,7 @@ use noetl_api::stream::{FeedAnswer, StreamStatus};
 use noetl_store::{
     FeedLimit, LogPage, StreamBegin, StreamMove, StreamOwner, StreamTake, StreamTaken, body,
 };
-use noetl_types::{
-    ErrorCode, ExecutionId, FeedPosition, Millis, Seq, StoredEvent, Text, Version, json,
-};
+use noetl_types::{ErrorCode, ExecutionId, FeedPosition, Millis, Seq, Text, Version, json};
 
 use super::CURSOR;
 use super::facts::{Phase, Seen};
@@ -165,13 +163,16 @@ impl Runtime {
         patience: Duration,
     ) -> Result<FeedAnswer, RuntimeError> {
         let batch = self.core.wait_for_feed(after, limit, patience).await?;
-        let own = |event: &&StoredEvent| event.record.event.tenant_id == *self.tenant();
-        let events = batch.events.iter().filter(own).filter_map(|event| {
-            // What the store has is JSON; were it not, the log itself would not fold.
-            json::parse(&body(&event.record)).ok()
-        });
+        let (mut sight, mut events) = (self.sight(), Vec::new());
+        for event in batch.events {
+            let of = &event.record.event;
+            if of.tenant_id == *self.tenant() && sight.has(of.execution_id).await? {
+                // What the store has is JSON; were it not, the log itself would not fold.
+                events.extend(json::parse(&body(&event.record)).ok());
+            }
+        }
         Ok(FeedAnswer {
-            events: events.collect(),
+            events,
             next: batch.next,
             is_full: batch.is_full,
         })

@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use super::Place;
 use crate::sqlite::outbox::{ABOUT, COUNTS, LIST_DEAD, OLDEST, PENDING, PURGE};
-use crate::sqlite::query::{LIST_BY_STATUS, LIST_EXECUTIONS};
+use crate::sqlite::query::{LIST_BY_STATUS, LIST_EXECUTIONS, LIVE};
 
 /// What SQLite does for a statement, step by step.
 fn plan(place: &Place, sql: &str) -> String {
@@ -28,6 +28,8 @@ fn executions_of_a_status_are_found_by_it() {
     let by_status = plan(&place, &LIST_BY_STATUS);
     let index = "execution USING INDEX execution_by_status (tenant_id=? AND status=?";
     assert!(by_status.contains(index), "{by_status}");
+    let live = plan(&place, LIVE);
+    assert!(live.contains(index), "{live}");
     let all = plan(&place, &LIST_EXECUTIONS);
     let index = "execution USING INDEX execution_by_start (tenant_id=?";
     assert!(all.contains(index), "{all}");

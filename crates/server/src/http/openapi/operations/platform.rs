@@ -3,7 +3,7 @@
 use noetl_api::health::Ready;
 use noetl_api::paths;
 use noetl_api::system::HealthAnswer;
-use noetl_types::ErrorCode::{Forbidden, NotFound, NotReady, RetentionDropped};
+use noetl_types::ErrorCode::{Forbidden, NotFound, NotReady, NotSupported, RetentionDropped};
 use noetl_types::Json;
 use serde_json::json;
 
@@ -94,6 +94,34 @@ fn about() -> Vec<Operation> {
         .query::<Shard>()
         .needs(&["execution_id"]),
         get("openapi", paths::OPENAPI, tag, "This document").answers::<Json>(),
+        get(
+            "json_schema",
+            paths::SCHEMA,
+            tag,
+            "The JSON Schema of `playbook.json`, `subscription.json` or `config.json`",
+        )
+        .answers::<Json>()
+        .fails(&[NotFound, NotSupported]),
+        get(
+            "validate_database",
+            paths::DB_VALIDATE,
+            tag,
+            "Whether the tables of the database are there",
+        ),
+        post(
+            "init_database",
+            paths::DB_INIT,
+            tag,
+            "Prepares the database, as a server does when it starts",
+        )
+        .details("Doing it again changes nothing. Leaves a trail."),
+        post(
+            "sql_console",
+            paths::SQL_CONSOLE,
+            Tag::NotSupported,
+            "Answers `forbidden` while NOETL_SQL_CONSOLE is off, and `not_supported` else",
+        )
+        .fails(&[Forbidden, NotSupported]),
         get("docs", paths::DOCS, tag, "This document for people")
             .answers::<String>()
             .of_media(&["text/html; charset=utf-8"]),

@@ -63,6 +63,10 @@ fn looking() -> Vec<Operation> {
             .of_media(LIVE),
         get("explain_execution", paths::EXECUTION_EXPLAIN, tag, "Why a run waits, or how it came to its end")
             .query::<ExplainQuery>(),
+        post("analyze_execution", paths::EXECUTION_ANALYZE, tag, "The same with some of its events, as classic clients ask")
+            .details("Of the last `max_events` events it shows `event_sample_size`: those that tell of a failure, then the newest.")
+            .only_reads()
+            .fails(&[RetentionDropped]),
         get("replay_state", paths::REPLAY_STATE, tag, "What a run looked like at any moment of it")
             .details("Folded from its log, with a checksum.")
             .query::<Replay>()
