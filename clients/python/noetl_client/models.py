@@ -53,6 +53,9 @@ ResultKind = Literal["data", "ref", "refs"]
 Scope = Literal["exec:read", "exec:run", "exec:approve", "catalog:read", "catalog:write", "sub:write", "cred:use", "cred:admin", "worker", "internal:outbox", "internal:project", "internal:retention", "metrics:read", "admin"]
 
 
+SecretOperation = Literal["set", "look", "read", "lend", "seal", "delete", "rotate", "keychain.put", "keychain.get", "keychain.delete"]
+
+
 SentEvent = Any
 """An event as somebody sends it. What a log cannot hold, such as NUL in a text or a key that is
 there twice, is its own text: that is no event, so that it is refused alone and stops no other.
@@ -121,6 +124,38 @@ class Alive:
 
     status: Health
     """Always the same, since a dead process answers nothing."""
+
+
+@dataclass(kw_only=True)
+class Analysis:
+    """Why a run stands where it stands, and some of its events."""
+
+    execution_id: str
+    """The run."""
+    status: ExecutionStatus
+    """Where it stands."""
+    summary: str
+    """The answer in one sentence."""
+    waiting_on: list[WaitingOn]
+    """What it waits for, what hinders it most first; empty once it has ended."""
+    more: int | None = None
+    """How many things more it waits for."""
+    failure: FailureView | None = None
+    """The first error that nothing caught."""
+    cause: list[Cause]
+    """What led here, the last event first, each the cause of the one before."""
+    events: list[EventView]
+    """Those that tell of a failure, then the newest, in order."""
+
+
+@dataclass(kw_only=True)
+class AnalyzeRequest:
+    """How much of a run is to be analyzed."""
+
+    max_events: int | None = None
+    """How many of its last events are looked at, 1 to 20000."""
+    event_sample_size: int | None = None
+    """How many of those are shown, 1 to 500."""
 
 
 @dataclass(kw_only=True)
@@ -229,6 +264,8 @@ class AuditView:
     """`ok`, or the code of the problem."""
     detail: Any = None
     """The token; or how often a refusal was repeated, and since when."""
+    secret: SecretActView | None = None
+    """What it did to a secret, where it did."""
     chain: str
     """Its link to the entry before, in hexadecimal."""
 
@@ -680,7 +717,7 @@ class CreatedToken:
     pools: list[str] | None = None
     """The pools that it may work for; all where absent."""
     path_globs: list[str] | None = None
-    """Patterns of the paths that it may start and register; all where absent."""
+    """Patterns of the paths whose playbooks and runs there are for it; all where absent."""
     created_at: str
     """When it was made."""
     created_by: str
@@ -725,6 +762,22 @@ class CredentialView:
     """When it was last replaced."""
     data: Any = None
     """The secret."""
+
+
+@dataclass(kw_only=True)
+class DatabaseAnswer:
+    """Whether the tables of the database are those that the server works with."""
+
+    status: str
+    """`ok` or `error`."""
+    message: str
+    """The same in words."""
+    valid: bool
+    """Whether nothing is missing."""
+    tables: list[str]
+    """The tables that are there."""
+    missing: list[str]
+    """Those that are missing."""
 
 
 @dataclass(kw_only=True)
@@ -1568,7 +1621,7 @@ class NewToken:
     pools: list[str] | None = None
     """The pools that it may work for; all where absent."""
     path_globs: list[str] | None = None
-    """Patterns of the paths that it may start and register; all where absent."""
+    """Patterns of the paths whose playbooks and runs there are for it; all where absent."""
     ttl_days: int | None = None
     """How long it lives; for ever where absent."""
     tenant_id: str | None = None
@@ -1946,7 +1999,9 @@ class PutKeychain:
     `shared`.
     """
     execution_id: str | int | None = None
-    """The run that it is for, where it is `local` or `shared`."""
+    """The run that it is for, where it is `local` or `shared`, and that a worker works on."""
+    worker_id: str | None = None
+    """Who works on it, for a worker; any that holds a command of the run where absent."""
     expires_at: str | None = None
     """When it is over; in 600 seconds where neither this nor `expires_in` is given."""
     expires_in: int | None = None
@@ -2099,11 +2154,13 @@ class RegisterWorker:
     labels: dict[str, Any] | None = None
     """Tags; `pool_name` is its pool."""
     capabilities: Any = None
-    """The kinds of tools that it has, and the like."""
+    """The kinds of tools that it has, and the like; `public_key` as in `runtime`."""
     capacity: int | None = None
     """How many commands it runs at once."""
     runtime: Any = None
-    """What it runs on."""
+    """What it runs on; `public_key` is base64 of the 32 bytes of the X25519 key that secrets are
+    sealed for.
+    """
     hostname: str | None = None
     """The machine."""
 
@@ -2361,6 +2418,82 @@ class RuntimeView:
 
 
 @dataclass(kw_only=True)
+class SealedCredential:
+    """A credential that only one worker can open."""
+
+    alg: str
+    """`x25519-hkdf-sha256-chacha20-poly1305`."""
+    v: int
+    """The form, 1."""
+    eph_pub: str
+    """The public half of the key that was made for it, in base64."""
+    ciphertext: str
+    """Nonce, text and tag, in base64. The text is the credential with its secret, as JSON."""
+
+
+@dataclass(kw_only=True)
+class SecretActView:
+    """What an act did to a secret."""
+
+    operation: SecretOperation
+    """What was done."""
+    credential: str | None = None
+    """The name of the secret; absent where it was about many."""
+    worker_id: str | None = None
+    """The worker that it was for."""
+    execution_id: str | None = None
+    """The run that it was for."""
+    parent_execution_id: str | None = None
+    """The run that started that one."""
+    key_id: str | None = None
+    """The key that the secret is sealed under."""
+
+
+@dataclass(kw_only=True)
+class SecretAuditRow:
+    """Something that was done to a secret, or tried: an entry of the trail of a tenant."""
+
+    audit_id: int
+    """The entry."""
+    occurred_at: str
+    """When it happened."""
+    tenant_id: str
+    """Whose secret it is."""
+    actor: str
+    """Who did it."""
+    credential: str | None = None
+    """The name of the secret; absent where it was about many."""
+    operation: SecretOperation
+    """What was done."""
+    outcome: str
+    """`ok`, or the code of the problem."""
+    worker_id: str | None = None
+    """The worker that it was for."""
+    execution_id: int | None = None
+    """The run that it was for."""
+    parent_execution_id: int | None = None
+    """The run that started that one."""
+    kek_version: str | None = None
+    """The key that the secret is sealed under."""
+    address: str | None = None
+    """Where the caller was."""
+    notes: Any = None
+    """The token that was shown."""
+    seq: int
+    """Its number in the trail of its tenant, from 1 without gaps."""
+    chain: str
+    """Its link to the entry before, in hexadecimal."""
+
+
+@dataclass(kw_only=True)
+class SecretAuditRows:
+    """What was done to secrets."""
+
+    rows: list[SecretAuditRow]
+    """The acts, newest first."""
+
+
+@dataclass(kw_only=True)
 class ServerStatus:
     """What a server knows of itself."""
 
@@ -2581,7 +2714,7 @@ class StreamStatus:
     state: str
     """What it does: `off`, `starting`, `standby`, `publishing` or `troubled`."""
     trouble: str | None = None
-    """What keeps it from publishing."""
+    """What keeps it from publishing, or what the stream has otherwise than it is set."""
     owner: str | None = None
     """Which server publishes."""
     epoch: int | None = None
@@ -2707,7 +2840,7 @@ class TokenView:
     pools: list[str] | None = None
     """The pools that it may work for; all where absent."""
     path_globs: list[str] | None = None
-    """Patterns of the paths that it may start and register; all where absent."""
+    """Patterns of the paths whose playbooks and runs there are for it; all where absent."""
     created_at: str
     """When it was made."""
     created_by: str

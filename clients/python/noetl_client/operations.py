@@ -304,6 +304,25 @@ class Operations(Transport):
         )
         return result
 
+    def get_sealed_credential(
+        self,
+        credential: str,
+        *,
+        worker_id: str,
+        execution_id: str | None = None,
+    ) -> models.SealedCredential:
+        """A credential with its secret, sealed for a worker. For who would be shown it too. The
+        worker has registered its `public_key`, in `runtime` or in `capabilities`. Leaves a
+        trail.
+        """
+        result: models.SealedCredential = self._call(
+            "GET",
+            f"/api/credentials/{quoted(credential)}/sealed",
+            answer=models.SealedCredential,
+            query={"worker_id": worker_id, "execution_id": execution_id},
+        )
+        return result
+
     def rotate_credentials(
         self,
         body: models.RotationRequest | None = None,
@@ -331,7 +350,9 @@ class Operations(Transport):
         worker_id: str | None = None,
     ) -> models.KeychainView:
         """What workers resolved for an entry of a keychain. With its data for who has `cred:admin`,
-        and for a worker that holds a command of a run of the definition. Leaves a trail.
+        and for a worker that holds a command of a run of the definition. What is bound to the
+        run comes before what the root of its tree shares, and that before what is bound to no
+        run. Leaves a trail.
         """
         result: models.KeychainView = self._call(
             "GET",
@@ -350,7 +371,8 @@ class Operations(Transport):
         idempotency_key: str | None = None,
     ) -> models.KeychainKept:
         """Keeps what was resolved for a while; what was there is replaced. It is sealed, and in no
-        answer to others. Leaves a trail.
+        answer to others. For a worker that holds a command of a run of the definition, and for
+        who has `cred:admin`. Leaves a trail.
         """
         result: models.KeychainKept = self._call(
             "POST",
@@ -369,14 +391,17 @@ class Operations(Transport):
         *,
         scope_type: str | None = None,
         execution_id: str | None = None,
+        worker_id: str | None = None,
         idempotency_key: str | None = None,
     ) -> models.KeychainDeleted:
-        """Forgets what was resolved. Leaves a trail."""
+        """Forgets what was resolved. For a worker that holds a command of a run of the definition,
+        and for who has `cred:admin`. Leaves a trail.
+        """
         result: models.KeychainDeleted = self._call(
             "DELETE",
             f"/api/keychain/{quoted(catalog_id)}/{quoted(name)}",
             answer=models.KeychainDeleted,
-            query={"scope_type": scope_type, "execution_id": execution_id},
+            query={"scope_type": scope_type, "execution_id": execution_id, "worker_id": worker_id},
             changes=True,
             idempotency_key=idempotency_key,
         )
@@ -525,6 +550,22 @@ class Operations(Transport):
             f"/api/executions/{quoted(execution_id)}/explain",
             answer=models.Explanation,
             query={"step": step, "at": at},
+        )
+        return result
+
+    def analyze_execution(
+        self,
+        execution_id: str | int,
+        body: models.AnalyzeRequest | None = None,
+    ) -> models.Analysis:
+        """The same with some of its events, as classic clients ask. Of the last `max_events` events
+        it shows `event_sample_size`: those that tell of a failure, then the newest.
+        """
+        result: models.Analysis = self._call(
+            "POST",
+            f"/api/executions/{quoted(execution_id)}/analyze",
+            answer=models.Analysis,
+            body=body,
         )
         return result
 
@@ -1208,6 +1249,45 @@ class Operations(Transport):
             answer=Any,
         )
 
+    def json_schema(
+        self,
+        document: str,
+    ) -> Any:
+        """The JSON Schema of `playbook.json`, `subscription.json` or `config.json`."""
+        return self._call(
+            "GET",
+            f"/api/schema/{quoted(document)}",
+            answer=Any,
+        )
+
+    def validate_database(
+        self,
+    ) -> models.DatabaseAnswer:
+        """Whether the tables of the database are there."""
+        result: models.DatabaseAnswer = self._call(
+            "GET",
+            "/api/db/validate",
+            answer=models.DatabaseAnswer,
+        )
+        return result
+
+    def init_database(
+        self,
+        *,
+        idempotency_key: str | None = None,
+    ) -> models.DatabaseAnswer:
+        """Prepares the database, as a server does when it starts. Doing it again changes nothing.
+        Leaves a trail.
+        """
+        result: models.DatabaseAnswer = self._call(
+            "POST",
+            "/api/db/init",
+            answer=models.DatabaseAnswer,
+            changes=True,
+            idempotency_key=idempotency_key,
+        )
+        return result
+
     def docs(
         self,
     ) -> str:
@@ -1567,6 +1647,24 @@ class Operations(Transport):
             "GET",
             "/api/internal/wallet/key-status",
             answer=models.KeyStatus,
+        )
+        return result
+
+    def secret_audit(
+        self,
+        *,
+        credential: str | None = None,
+        execution_id: str | None = None,
+        from_: str | None = None,
+        to: str | None = None,
+        limit: int | None = None,
+    ) -> models.SecretAuditRows:
+        """What was done to the secrets of all tenants, newest first."""
+        result: models.SecretAuditRows = self._call(
+            "GET",
+            "/api/internal/secret-audit",
+            answer=models.SecretAuditRows,
+            query={"credential": credential, "execution_id": execution_id, "from": from_, "to": to, "limit": limit},
         )
         return result
 

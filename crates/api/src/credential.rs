@@ -58,6 +58,20 @@ pub struct CredentialView {
     pub data: Option<Json>,
 }
 
+/// A credential that only one worker can open.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SealedCredential {
+    /// `x25519-hkdf-sha256-chacha20-poly1305`.
+    pub alg: Text,
+    /// The form, 1.
+    pub v: u32,
+    /// The public half of the key that was made for it, in base64.
+    pub eph_pub: Text,
+    /// Nonce, text and tag, in base64. The text is the credential with its secret, as JSON.
+    pub ciphertext: Text,
+}
+
 /// Credentials in one list, at most.
 pub const MAX_LISTED: usize = 10_000;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use noetl_types::redact::REDACTED;
-use noetl_types::{CatalogId, ExecutionId, Json, Text, Timestamp};
+use noetl_types::{CatalogId, ExecutionId, Json, Text, Timestamp, WorkerId};
 use serde::{Deserialize, Serialize};
 
 /// What is to be kept; what was there under the same key is replaced.
@@ -15,9 +15,12 @@ pub struct PutKeychain {
     /// Who shares it: `local`, `shared` or `global`, which it is where absent. `catalog` is `shared`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope_type: Option<Text>,
-    /// The run that it is for, where it is `local` or `shared`.
+    /// The run that it is for, where it is `local` or `shared`, and that a worker works on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_id: Option<ExecutionId>,
+    /// Who works on it, for a worker; any that holds a command of the run where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_id: Option<WorkerId>,
     /// When it is over; in 600 seconds where neither this nor `expires_in` is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Text>,

@@ -2,8 +2,8 @@
 //!
 //! Owns what a request and an answer look like, the paths they go by, the body of an error, and the
 //! client that speaks them. Classic bodies ignore fields that they do not know, those that are new
-//! here refuse them. Ids travel as texts, since a browser rounds numbers, but for [`classic`]
-//! and [`internal`].
+//! here refuse them. Ids travel as texts, since a browser rounds numbers, but for [`classic`],
+//! [`internal`] and [`secret_audit`].
 //!
 //! Must not: decide anything. A type here says what may be written, not what follows from it.
 
@@ -25,6 +25,7 @@ pub mod query;
 pub mod replay;
 pub mod result;
 pub mod runtime;
+pub mod secret_audit;
 pub mod signal;
 pub mod stream;
 pub mod system;

@@ -24,6 +24,8 @@ pub const EXECUTION_EVENTS: &str = "/api/executions/{execution_id}/events";
 pub const CREDENTIALS: &str = "/api/credentials";
 /// A credential, by its id or its name.
 pub const CREDENTIAL: &str = "/api/credentials/{credential}";
+/// The same, sealed for a worker.
+pub const CREDENTIAL_SEALED: &str = "/api/credentials/{credential}/sealed";
 /// Wraps secrets under the current key.
 pub const ROTATE_KEYS: &str = "/api/credentials/rotate";
 /// What workers resolved for an entry of the keychain of a definition.
@@ -190,7 +192,7 @@ pub const OBJECTS: &str = "/api/internal/objects/{*key}";
 pub const WALLET_ROTATE: &str = "/api/internal/wallet/rotate-kek";
 /// Which keys secrets are wrapped with.
 pub const WALLET_KEY_STATUS: &str = "/api/internal/wallet/key-status";
-/// Who used which secret.
+/// What was done to secrets.
 pub const SECRET_AUDIT: &str = "/api/internal/secret-audit";
 /// Gives a secret to a worker of another region.
 pub const CROSS_REGION_RESOLVE: &str = "/api/internal/cross-region/resolve";

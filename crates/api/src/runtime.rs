@@ -25,13 +25,14 @@ pub struct RegisterWorker {
     /// Tags; `pool_name` is its pool.
     #[serde(default, skip_serializing_if = "JsonMap::is_empty")]
     pub labels: JsonMap,
-    /// The kinds of tools that it has, and the like.
+    /// The kinds of tools that it has, and the like; `public_key` as in `runtime`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capabilities: Option<Json>,
     /// How many commands it runs at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub capacity: Option<u32>,
-    /// What it runs on.
+    /// What it runs on; `public_key` is base64 of the 32 bytes of the X25519 key that secrets are sealed
+    /// for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<Json>,
     /// The machine.

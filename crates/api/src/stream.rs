@@ -11,7 +11,7 @@ pub struct StreamStatus {
     pub enabled: bool,
     /// What it does: `off`, `starting`, `standby`, `publishing` or `troubled`.
     pub state: Text,
-    /// What keeps it from publishing.
+    /// What keeps it from publishing, or what the stream has otherwise than it is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trouble: Option<Text>,
     /// Which server publishes.

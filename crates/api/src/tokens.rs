@@ -1,7 +1,8 @@
 //! Tokens, and the trail of what was done with them.
 
 use noetl_types::{
-    AuditId, Json, OrganizationId, PoolName, Scope, TenantId, Text, Timestamp, TokenId,
+    AuditId, ExecutionId, Json, OrganizationId, PoolName, Scope, SecretOperation, TenantId, Text,
+    Timestamp, TokenId, WorkerId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -125,8 +126,34 @@ pub struct AuditView {
     /// The token; or how often a refusal was repeated, and since when.
     #[serde(default, skip_serializing_if = "Json::is_null")]
     pub detail: Json,
+    /// What it did to a secret, where it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret: Option<SecretActView>,
     /// Its link to the entry before, in hexadecimal.
     pub chain: Text,
+}
+
+/// What an act did to a secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SecretActView {
+    /// What was done.
+    pub operation: SecretOperation,
+    /// The name of the secret; absent where it was about many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credential: Option<Text>,
+    /// The worker that it was for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker_id: Option<WorkerId>,
+    /// The run that it was for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution_id: Option<ExecutionId>,
+    /// The run that started that one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_execution_id: Option<ExecutionId>,
+    /// The key that the secret is sealed under.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_id: Option<Text>,
 }
 
 /// A page of the trail, newest first.

@@ -35,11 +35,15 @@ pub enum StoreError {
 pub struct Saturated(pub Duration);
 
 impl StoreError {
-    /// How long it was waited for a connection in vain, where that is what went wrong.
+    /// How long it was waited for a connection in vain, where that is what went wrong and nothing
+    /// before it may have taken effect.
     pub fn saturated(&self) -> Option<Saturated> {
         match self {
-            Self::Retry { cause, .. } => cause.downcast_ref::<Saturated>().copied(),
-            Self::Fatal { .. } => None,
+            Self::Retry {
+                outcome_unknown: false,
+                cause,
+            } => cause.downcast_ref::<Saturated>().copied(),
+            Self::Retry { .. } | Self::Fatal { .. } => None,
         }
     }
 
@@ -66,7 +70,8 @@ impl StoreError {
         }
     }
 
-    /// The same failure of a commit, whose outcome nobody knows.
+    /// The same failure, of something whose outcome nobody knows: a commit, or a look at whether
+    /// one went through.
     #[must_use]
     pub fn with_unknown_outcome(self) -> Self {
         match self {

@@ -6,9 +6,9 @@ use noetl_types::{FeedPosition, OutboxId, Text, Timestamp};
 
 use crate::error::StoreError;
 use crate::model::{
-    ClaimedMessage, EventKey, Failed, FeedLag, Known, LogEpoch, OutboxClaim, OutboxFacts,
-    OutboxFailure, OutboxFilter, OutboxMark, OutboxRow, QuarantineFilter, Quarantined,
-    StreamCursor, StreamMove, StreamOwner, StreamTake, StreamTaken,
+    Claimed, EventKey, Failed, FeedLag, Known, LogEpoch, OutboxClaim, OutboxFacts, OutboxFailure,
+    OutboxFilter, OutboxMark, OutboxRow, QuarantineFilter, Quarantined, StreamCursor, StreamMove,
+    StreamOwner, StreamTake, StreamTaken,
 };
 
 /// The part of a [`crate::Store`] that publishers and projectors use.
@@ -22,7 +22,7 @@ pub trait Outlets {
     ///
     /// However many ask at once, nobody waits for another, and no row is handed out twice. A call
     /// may give fewer rows than there are, since payloads are bounded by [`crate::MAX_CLAIM_BYTES`].
-    async fn claim_outbox(&self, claim: OutboxClaim) -> Result<Vec<ClaimedMessage>, StoreError>;
+    async fn claim_outbox(&self, claim: OutboxClaim) -> Result<Claimed, StoreError>;
 
     /// Notes that rows are out; says how many that changed. Only a row in hand changes, and only
     /// by the attempt that is named.

@@ -5,7 +5,7 @@ use noetl_types::limits::PageLimit;
 use noetl_types::{TenantId, Text, Timestamp, TokenId};
 
 use crate::error::StoreError;
-use crate::model::{ApiToken, AuditEntry, NewAudit};
+use crate::model::{ApiToken, AuditEntry, NewAudit, SecretActFilter};
 
 /// The part of a [`crate::Store`] that is about identities and the trail that they leave.
 ///
@@ -54,6 +54,13 @@ pub trait Vault {
         &self,
         tenant_id: &TenantId,
         before: Option<i64>,
+        limit: PageLimit,
+    ) -> Result<Vec<AuditEntry>, StoreError>;
+
+    /// What was done to secrets, in the trails of all tenants, newest first.
+    async fn secret_acts(
+        &self,
+        filter: SecretActFilter,
         limit: PageLimit,
     ) -> Result<Vec<AuditEntry>, StoreError>;
 }

@@ -17,6 +17,7 @@ pub mod replay;
 #[cfg(feature = "schema")]
 pub mod schema;
 pub mod scope;
+pub mod secret;
 pub mod size;
 pub mod status;
 pub mod text;
@@ -36,6 +37,7 @@ pub use json::{Json, JsonMap};
 pub use name::{OrganizationId, PlaybookPath, PoolName, StepName, TenantId, WorkerId};
 pub use record::{Chain, EventRecord, FeedPosition, NewEvent, Seq, StoredEvent, Version};
 pub use scope::{Scope, Scopes};
+pub use secret::SecretOperation;
 pub use size::ByteSize;
 pub use status::{CommandStatus, EventStatus, ExecutionStatus, StatusName};
 pub use text::Text;

@@ -3,7 +3,7 @@
 use noetl_types::OutboxId;
 
 use super::Client;
-use super::user::with_query;
+use super::user::{pairs, with_query};
 use crate::error::ApiError;
 use crate::internal::{
     MarkFailedAnswer, MarkFailedRequest, MarkPublishedAnswer, MarkPublishedRequest, OutboxChanged,
@@ -11,6 +11,7 @@ use crate::internal::{
     PurgeRequest,
 };
 use crate::paths;
+use crate::secret_audit::{SecretAuditQuery, SecretAuditRows};
 
 /// How long a purge may take; it works in small steps.
 const PURGE_MS: u64 = 30 * 60_000;
@@ -68,6 +69,15 @@ impl Client {
     /// Gives dead rows up.
     pub async fn discard_outbox(&self, rows: &OutboxIds) -> Result<OutboxChanged, ApiError> {
         self.post(self.url(paths::OUTBOX_DISCARD)?, rows, 0).await
+    }
+
+    /// What was done to secrets, newest first.
+    pub async fn secret_audit(
+        &self,
+        query: &SecretAuditQuery,
+    ) -> Result<SecretAuditRows, ApiError> {
+        let url = with_query(self.url(paths::SECRET_AUDIT)?, pairs(query)?);
+        self.get(url).await
     }
 
     /// Drops what is old, or tells what would go.

@@ -321,7 +321,7 @@ impl Client {
 }
 
 /// The parameters of a query, as texts.
-fn pairs<Q: Serialize>(query: &Q) -> Result<Vec<(String, String)>, ApiError> {
+pub(super) fn pairs<Q: Serialize>(query: &Q) -> Result<Vec<(String, String)>, ApiError> {
     let value = serde_json::to_value(query)
         .map_err(|error| ApiError::Unreadable(format!("the request: {error}").into()))?;
     let fields = value.as_object().cloned().unwrap_or_default();

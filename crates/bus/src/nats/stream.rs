@@ -56,11 +56,15 @@ pub struct StreamFacts {
     pub bytes: u64,
     /// How long it keeps a message; zero is for ever.
     pub max_age: Duration,
+    /// For how long it knows a message by its id.
+    pub duplicate_window: Duration,
+    /// Whether it outlives the broker.
+    pub is_on_disk: bool,
 }
 
 impl Link {
     /// Makes a stream where there is none; one that is there is used, and given the subjects that it
-    /// lacks.
+    /// lacks. How long it keeps and knows messages stays: whoever made it may have had a reason.
     pub async fn ensure(&self, plan: &StreamPlan) -> Result<StreamFacts, NatsError> {
         let found = match self.jetstream.get_stream(plan.name).await {
             Ok(stream) => stream.cached_info().clone(),
@@ -97,7 +101,7 @@ impl Link {
             subjects: plan.subjects.iter().map(|it| (*it).to_owned()).collect(),
             storage: StorageType::File,
             max_age: plan.max_age,
-            duplicate_window: plan.duplicate_window.min(plan.max_age),
+            duplicate_window: plan.duplicate_window,
             ..Config::default()
         };
         // Another server may make the same one right now, which is as good.
@@ -205,6 +209,8 @@ fn facts(info: &Info) -> Result<StreamFacts, NatsError> {
         messages: info.state.messages,
         bytes: info.state.bytes,
         max_age: info.config.max_age,
+        duplicate_window: info.config.duplicate_window,
+        is_on_disk: info.config.storage == StorageType::File,
     })
 }
 

@@ -88,6 +88,23 @@ async fn messages_are_stored_once_in_their_order() {
 }
 
 #[tokio::test]
+async fn a_new_stream_is_as_it_was_planned() {
+    let server = Nats::start().unwrap();
+    let link = linked(&server).await;
+    let made = link.ensure(&PLAN).await.unwrap();
+    let as_planned = (PLAN.max_age, PLAN.duplicate_window, true);
+    let is = |made: &StreamFacts| (made.max_age, made.duplicate_window, made.is_on_disk);
+    assert_eq!(is(&made), as_planned);
+    // What others made is used as it is.
+    let otherwise = StreamPlan {
+        max_age: Duration::from_hours(2),
+        duplicate_window: Duration::from_mins(1),
+        ..PLAN
+    };
+    assert_eq!(is(&link.ensure(&otherwise).await.unwrap()), as_planned);
+}
+
+#[tokio::test]
 async fn a_stream_that_is_there_is_used_and_given_what_it_lacks() {
     let server = Nats::start().unwrap();
     let link = linked(&server).await;

@@ -1,5 +1,7 @@
 //! `noetl secret`: credentials that playbooks name.
 
+mod audit;
+
 use std::io::Write as _;
 
 use clap::{Args, Subcommand};
@@ -16,7 +18,7 @@ use crate::render::palette;
 use crate::render::words::visible;
 use crate::roles::{self, HostError};
 
-/// Keep secrets that playbooks name: set, list, remove, rotate
+/// Keep secrets that playbooks name: set, list, remove, rotate, audit
 ///
 /// A playbook names a credential (`auth: pg_main`), and only the worker that runs the task gets to see
 /// it. It is sealed before it is stored, and blacked out in whatever a task reports.
@@ -31,7 +33,8 @@ Examples:
   pass show api-token | noetl secret set api_main --type bearer
   noetl secret list
   noetl secret rm api_main
-  noetl secret rotate")]
+  noetl secret rotate
+  noetl secret audit api_main --since 24h")]
 pub(crate) struct SecretArgs {
     #[command(subcommand)]
     verb: Verb,
@@ -43,6 +46,7 @@ enum Verb {
     List(ListArgs),
     Rm(RmArgs),
     Rotate(RotateArgs),
+    Audit(audit::AuditArgs),
 }
 
 /// Keep a secret, read from standard input; one of the same name is replaced
@@ -88,30 +92,33 @@ struct RotateArgs {
 
 /// Does what is asked of the secrets.
 pub(crate) fn run(args: &SecretArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let given: &Given = match &args.verb {
-        Verb::Set(args) => &args.settings.given,
-        Verb::List(args) => &args.settings.given,
-        Verb::Rm(args) => &args.settings.given,
-        Verb::Rotate(args) => &args.settings.given,
-    };
+    match &args.verb {
+        Verb::Set(args) => {
+            let given = &args.settings.given;
+            ask(given, io, async |client, io| set(client, args, io).await)
+        }
+        Verb::List(args) => ask(&args.settings.given, io, list),
+        Verb::Rm(args) => ask(&args.settings.given, io, async |client, io| {
+            let gone = client.delete_credential(&args.name).await;
+            let gone = gone.map_err(HostError::There)?;
+            Ok(io.talk(visible(&gone.message))?)
+        }),
+        Verb::Rotate(args) => ask(&args.settings.given, io, rotate),
+        Verb::Audit(args) => audit::run(args, io),
+    }?;
+    Ok(Exit::Ok)
+}
+
+fn ask(
+    given: &Given,
+    io: &mut Io<'_>,
+    question: impl AsyncFnOnce(&Client, &mut Io<'_>) -> Result<(), Error>,
+) -> Result<(), Error> {
     let config = Config::load(given, &io.env)?;
     io.warn(&config.warnings)?;
     let client = roles::client(&config)?;
     let threads = roles::threads(&config, 1)?;
-    threads.block_on(async {
-        match &args.verb {
-            Verb::Set(args) => set(&client, args, io).await,
-            Verb::List(_) => list(&client, io).await,
-            Verb::Rm(args) => {
-                let gone = client.delete_credential(&args.name).await;
-                let gone = gone.map_err(HostError::There)?;
-                io.talk(visible(&gone.message))?;
-                Ok(())
-            }
-            Verb::Rotate(_) => rotate(&client, io).await,
-        }
-    })?;
-    Ok(Exit::Ok)
+    threads.block_on(question(&client, io))
 }
 
 async fn set(client: &Client, args: &SetArgs, io: &mut Io<'_>) -> Result<(), Error> {

@@ -375,6 +375,13 @@ pub(crate) static ENCRYPTION_KEYS_OLD: Setting<String> = Setting::absent(
 )
 .secret();
 
+pub(crate) static SECRET_AUDIT_REQUIRED: Setting<bool> = Setting::new(
+    "NOETL_SECRET_AUDIT_REQUIRED",
+    "true",
+    read::flag,
+    "Whether a secret is handed out only once the trail tells of it",
+);
+
 pub(crate) static OUTBOX: Setting<bool> = Setting::absent(
     "NOETL_OUTBOX_ENABLED",
     "true where NOETL_INTERNAL_API_TOKEN is set",
@@ -655,7 +662,7 @@ pub(crate) static HEARTBEAT: Setting<u32> = Setting::new(
 );
 
 /// Every setting, in the order in which they are shown.
-pub(crate) static TABLE: [&dyn AnySetting; 97] = [
+pub(crate) static TABLE: [&dyn AnySetting; 98] = [
     &DATA_DIR,
     &STORE,
     &HOST,
@@ -713,6 +720,7 @@ pub(crate) static TABLE: [&dyn AnySetting; 97] = [
     &INTERNAL_TOKEN,
     &ENCRYPTION_KEY,
     &ENCRYPTION_KEYS_OLD,
+    &SECRET_AUDIT_REQUIRED,
     &OUTBOX,
     &OUTBOX_LEASE,
     &OUTBOX_MAX_ATTEMPTS,

@@ -196,6 +196,22 @@ fn the_table_agrees_with_itself() {
     }
 }
 
+/// Ids have ten bits for it.
+#[test]
+fn a_number_of_a_machine_that_ids_have_no_room_for_refuses_to_start() {
+    for wrong in ["1024", "-1", "host"] {
+        let text = refused(&Given::default(), &[("NOETL_SERVER_MACHINE_ID", wrong)]);
+        assert!(text.starts_with("NOETL_SERVER_MACHINE_ID is "), "{text}");
+    }
+    for right in ["0", "1023"] {
+        Config::load(
+            &Given::default(),
+            &env(&[("NOETL_SERVER_MACHINE_ID", right)]),
+        )
+        .unwrap();
+    }
+}
+
 #[test]
 fn t16_numbers_of_the_stream_that_make_no_sense_refuse_to_start() {
     for (name, wrong) in [

@@ -17,7 +17,7 @@ use crate::io::Io;
 use crate::render::result::{self, Form as Rendered};
 
 pub(crate) use table::{Cell, Column, Table};
-pub(crate) use time::{TimeStyle, ago};
+pub(crate) use time::{TimeStyle, ago, read_when};
 
 /// How something is shown.
 #[derive(Debug, Clone, Copy, Args)]

@@ -1,6 +1,7 @@
 //! Times for people.
 
 use clap::ValueEnum;
+use noetl_server::{Clock as _, SystemClock};
 use noetl_types::{Millis, Timestamp};
 
 /// How times are told.
@@ -10,6 +11,15 @@ pub(crate) enum TimeStyle {
     Relative,
     /// As RFC 3339.
     Iso,
+}
+
+/// A time as people name it on the command line: itself, or how long ago it was.
+pub(crate) fn read_when(text: &str) -> Result<Timestamp, String> {
+    if let Ok(age) = Millis::parse(text) {
+        return Ok(SystemClock.now().saturating_sub(age));
+    }
+    Timestamp::parse(text)
+        .map_err(|_| "it is neither a duration such as 2h nor a time as of RFC 3339".to_owned())
 }
 
 /// A time by its distance from now.

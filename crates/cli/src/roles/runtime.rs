@@ -15,9 +15,9 @@ use crate::config::table::{
     AUTO_PURGE, CLASSIC_CLAIM_MAX, COMMAND_LEASE, DISABLE_METRICS, INLINE_MAX, INTERNAL_TOKEN,
     MACHINE_ID, MAX_ATTEMPTS, MAX_LIVE, NATS_BARE_SUBJECT, NATS_PASSWORD, NATS_TOKEN, NATS_URL,
     NATS_URL_ALIAS, NATS_USER, NOTIFY_CAPABILITY, OFFLINE_AFTER, OUTBOX, OUTBOX_KEEP, OUTBOX_LEASE,
-    OUTBOX_MAX_ATTEMPTS, PARTITIONS_AHEAD, PUBLIC_URL, RESULT_MAX, SERVER_NAME, SHARD_COUNT,
-    SHARD_INDEX, SNAPSHOT_EVERY, STREAM_BACKFILL, STREAM_BATCH, STREAM_DEDUP, STREAM_ENABLED,
-    STREAM_POLL, STREAM_RETENTION, TRACES,
+    OUTBOX_MAX_ATTEMPTS, PARTITIONS_AHEAD, PUBLIC_URL, RESULT_MAX, SECRET_AUDIT_REQUIRED,
+    SERVER_NAME, SHARD_COUNT, SHARD_INDEX, SNAPSHOT_EVERY, STREAM_BACKFILL, STREAM_BATCH,
+    STREAM_DEDUP, STREAM_ENABLED, STREAM_POLL, STREAM_RETENTION, TRACES,
 };
 use crate::config::{Config, ConfigError};
 
@@ -94,6 +94,7 @@ fn settings(config: &Config, facade: Option<Facade<'_>>) -> Result<Settings, Con
         outbox_max_attempts: config.value(&OUTBOX_MAX_ATTEMPTS)?,
         outbox_keep: Millis::from_secs(u64::from(config.value(&OUTBOX_KEEP)?) * 3600),
         auto_purge_days: config.value(&AUTO_PURGE)?,
+        secret_audit_required: config.value(&SECRET_AUDIT_REQUIRED)?,
         nats: nats(config)?,
         ..Settings::default()
     })
@@ -102,6 +103,20 @@ fn settings(config: &Config, facade: Option<Facade<'_>>) -> Result<Settings, Con
 /// How NATS is used, where an address of it is given.
 fn nats(config: &Config) -> Result<Option<NatsSettings>, ConfigError> {
     let is_streaming = config.value(&STREAM_ENABLED)?;
+    let (dedup, retention) = (
+        config.value(&STREAM_DEDUP)?,
+        config.value(&STREAM_RETENTION)?,
+    );
+    if dedup > retention {
+        return Err(ConfigError::Invalid {
+            place: STREAM_DEDUP.facts.name.to_owned(),
+            value: Some(dedup.to_string()),
+            fault: format!(
+                "a broker knows a message for no longer than it keeps it, which is {retention} by \
+                 NOETL_EVENT_STREAM_RETENTION_SECS: lower the one, or raise the other"
+            ),
+        });
+    }
     let url = match config.get(&NATS_URL)? {
         Some(url) => Some(url),
         None => config.get(&NATS_URL_ALIAS)?,
@@ -122,8 +137,8 @@ fn nats(config: &Config) -> Result<Option<NatsSettings>, ConfigError> {
         batch: config.value(&STREAM_BATCH)?,
         poll: Millis::from_ms(config.value(&STREAM_POLL)?.into()),
         backfill: config.value(&STREAM_BACKFILL)?,
-        duplicate_window: Millis::from_secs(config.value(&STREAM_DEDUP)?.into()),
-        retention: Millis::from_secs(config.value(&STREAM_RETENTION)?.into()),
+        duplicate_window: Millis::from_secs(dedup.into()),
+        retention: Millis::from_secs(retention.into()),
     };
     Ok(Some(NatsSettings {
         link: LinkSettings {
@@ -170,5 +185,47 @@ mod tests {
         assert_eq!(said.defaults.inline_max, ByteSize::from_kib(1));
         assert_eq!(said.result_max, ByteSize::from_mib(2));
         assert!(!said.metrics);
+    }
+
+    fn config(variables: &[(&str, &str)]) -> Config {
+        Config::load(&Given::default(), &variables.iter().copied().collect()).unwrap()
+    }
+
+    #[test]
+    fn a_broker_that_should_know_messages_which_it_does_not_keep_is_refused() {
+        let refused = |dedup, retention| {
+            let variables = [
+                ("NOETL_EVENT_STREAM_DEDUP_SECS", dedup),
+                ("NOETL_EVENT_STREAM_RETENTION_SECS", retention),
+            ];
+            let settings = settings(&config(&variables), None);
+            settings.err().map(|error| error.to_string())
+        };
+        assert_eq!(refused("60", "60"), None);
+        let text = refused("61", "60").unwrap();
+        assert!(
+            text.starts_with("NOETL_EVENT_STREAM_DEDUP_SECS is '61'"),
+            "{text}"
+        );
+        assert!(text.contains("NOETL_EVENT_STREAM_RETENTION_SECS"), "{text}");
+    }
+
+    #[test]
+    fn the_outbox_is_on_where_somebody_can_come_for_it() {
+        let outbox = |variables: &[(&str, &str)], facade| {
+            let settings = settings(&config(variables), facade).unwrap();
+            settings.outbox
+        };
+        let facade = Some(Facade {
+            url: "http://localhost:1",
+            wants_tokens: true,
+        });
+        let token = ("NOETL_INTERNAL_API_TOKEN", "a word of the platform");
+        let switched = |to| ("NOETL_OUTBOX_ENABLED", to);
+        assert!(!outbox(&[], facade));
+        assert!(outbox(&[token], facade));
+        assert!(!outbox(&[token], None));
+        assert!(outbox(&[switched("on")], facade));
+        assert!(!outbox(&[token, switched("off")], facade));
     }
 }

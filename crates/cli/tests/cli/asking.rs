@@ -47,13 +47,21 @@ workflow:
 pub(crate) struct House {
     pub(crate) folder: Folder,
     url: String,
+    /// What the server is told, and so is who asks it.
+    env: Vec<(&'static str, &'static str)>,
     _dev: Process,
 }
 
 impl House {
     pub(crate) fn new(test: &str) -> Self {
+        Self::with(test, &[])
+    }
+
+    pub(crate) fn with(test: &str, env: &[(&'static str, &'static str)]) -> Self {
         let folder = Folder::new(test);
-        let mut dev = Process::start(at_home(&folder, &["dev", "--port", "0"]));
+        let mut command = at_home(&folder, &["dev", "--port", "0"]);
+        command.envs(env.iter().copied());
+        let mut dev = Process::start(command);
         let line = dev.says("NoETL listening on http://127.0.0.1:");
         let url = line.split(' ').next_back().unwrap().to_owned();
         dev.says("Stop with Ctrl-C");
@@ -67,13 +75,21 @@ impl House {
         Self {
             folder,
             url,
+            env: env.to_vec(),
             _dev: dev,
         }
+    }
+
+    /// The same for somebody who was told nothing.
+    pub(crate) fn without_env(self) -> Self {
+        let env = Vec::new();
+        Self { env, ..self }
     }
 
     pub(crate) fn ask(&self, args: &[&str]) -> Ran {
         let mut command = at_home(&self.folder, args);
         command
+            .envs(self.env.iter().copied())
             .env("XDG_CONFIG_HOME", self.folder.path("config"))
             .env("NOETL_SERVER_URL", &self.url);
         command.output().unwrap().into()
@@ -127,7 +143,7 @@ impl House {
 }
 
 /// What differs from run to run is masked: ids, times, durations, bars; columns are two blanks apart.
-fn settled(house: &House, text: &str) -> String {
+pub(crate) fn settled(house: &House, text: &str) -> String {
     let text = text.replace(&house.url, "URL");
     let text: String = text
         .chars()

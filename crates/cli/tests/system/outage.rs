@@ -16,6 +16,7 @@ use crate::logs::store;
 use crate::outside::{Outside, expected, messages};
 use crate::process::Noetl;
 use crate::storm::{EVENTS, TWO, UNENDED, count, database, status, until};
+use crate::wire;
 
 const ENDED: &str = "SELECT count(*) FROM noetl.execution WHERE ended";
 
@@ -117,6 +118,10 @@ async fn outage(runs: usize, in_a_second: u32) {
     let told = street.stream("status", street.url());
     assert_eq!(told.lag_events, after - before, "{told:?}");
     assert!(told.lag_ms > 0 && !told.nats_connected, "{told:?}");
+    let metrics = wire::text(street.url(), "/metrics").await;
+    let lag = format!("noetl_event_stream_lag_events {}\n", after - before);
+    assert!(metrics.contains(&lag), "{metrics}");
+    assert!(metrics.contains("noetl_nats_up{} 0\n"), "{metrics}");
     let client = Client::new(street.url(), ClientSettings::default()).expect("a client");
     let ready = client.readyz().await.expect("it serves requests");
     assert_ne!(ready.status, Health::Failed, "{ready:?}");

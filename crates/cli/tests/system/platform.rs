@@ -14,12 +14,17 @@ use noetl_bus::nats::{Link, LinkSettings, StreamPlan};
 use noetl_server::http::{HttpSettings, InternalToken, serve};
 use noetl_server::{Clock as _, NatsSettings, Runtime, Settings, StreamSettings, SystemClock};
 use noetl_store::postgres::PostgresOptions;
-use noetl_store::{MAX_COUNTED, MemoryStore, OutboxFilter, OutboxStatus, PostgresStore, Store};
+use noetl_store::{
+    CopyScope, MAX_COUNTED, MemoryStore, NewRuntime, OutboxFilter, OutboxStatus, PostgresStore,
+    RuntimeKind, Store,
+};
 use noetl_testkit::nats::Nats;
 use noetl_testkit::postgres::Database;
 use noetl_tools::{Settings as ToolSettings, Toolbox};
 use noetl_types::limits::PageLimit;
-use noetl_types::{ExecutionId, Json, PlaybookPath, PoolName, Version, WorkerId};
+use noetl_types::{
+    ExecutionId, Json, Millis, PlaybookPath, PoolName, RuntimeId, Version, WorkerId,
+};
 use noetl_worker::Worker;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -153,7 +158,7 @@ impl Platform {
             let events = part.iter().map(|number| event(*number)).collect();
             let answer = self
                 .runtime
-                .project(ProjectRequest { events })
+                .project(ProjectRequest { events }, CopyScope::OfExecution)
                 .await
                 .unwrap();
             assert_eq!(answer.projected, part.len() as u64, "{answer:?}");
@@ -358,11 +363,73 @@ async fn the_outbox_is_published_by_itself_and_the_token_stays_where_it_is() {
     platform.close().await;
 }
 
+/// The stream and a publisher of the outbox side by side: whoever is first, an event has one body and is
+/// there once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn both_outlets_on_one_broker_publish_the_same() {
+    const FILLED: u64 = 300;
+    let nats = broker();
+    let link = Link::open(link_to(&nats)).await.expect("a link");
+    let settings = Settings {
+        outbox: true,
+        platform: false,
+        ..streaming(&nats)
+    };
+    let store = Arc::new(MemoryStore::new());
+    let platform = Platform::with(store, 2, settings, (nats, link)).await;
+    platform.runtime.register_shipped().await.unwrap();
+    let mut heard = platform.link.listen("noetl.events.>").await.unwrap();
+    let listener = tokio::spawn(async move {
+        // Each event of the others is told twice, whatever the stream makes of its id.
+        let mut bodies: BTreeMap<(i64, i64), Vec<Vec<u8>>> = BTreeMap::new();
+        let is_enough = |bodies: &BTreeMap<_, Vec<Vec<u8>>>| {
+            let twice = bodies.values().filter(|told| told.len() >= 2).count();
+            twice as u64 >= FILLED
+        };
+        while !is_enough(&bodies) {
+            let body = heard.next().await.expect("a message");
+            let event: serde_json::Value = serde_json::from_slice(&body).unwrap();
+            let key = |name: &str| event[name].as_i64().unwrap();
+            let told = bodies.entry((key("execution_id"), key("seq"))).or_default();
+            told.push(body.to_vec());
+        }
+        bodies
+    });
+    platform.fill(FILLED).await;
+    platform.start_publisher().await;
+    platform.drained().await;
+    let bodies = tokio::time::timeout(PATIENCE, listener)
+        .await
+        .expect("both publish")
+        .unwrap();
+    for (event, told) in &bodies {
+        assert!(told.windows(2).all(|two| two[0] == two[1]), "{event:?}");
+    }
+    let stream = platform.link.stream("noetl_events").await.unwrap().unwrap();
+    let ids = platform
+        .link
+        .message_ids("noetl_events", stream.first, stream.last);
+    assert_eq!(ids.await.unwrap().len() as u64, stream.messages);
+    platform.close().await;
+}
+
 /// The cleanup that ships runs on a worker of the platform, by the internal API alone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_cleanup_runs_and_tells_what_went() {
     let platform = Platform::open(Arc::new(MemoryStore::new()), 2, false).await;
     platform.runtime.register_shipped().await.unwrap();
+    let now = SystemClock.now();
+    for (number, name, minutes) in [(1, "silent", 61), (2, "heard of", 59)] {
+        let pool = NewRuntime {
+            runtime_id: RuntimeId::new(number).unwrap(),
+            kind: RuntimeKind::WorkerPool,
+            name: name.into(),
+            uri: None,
+            detail: None,
+            now: now.saturating_sub(Millis::from_minutes(minutes)),
+        };
+        platform.store.register_runtime(pool).await.unwrap();
+    }
     let request = ExecuteRequest {
         path: Some(PlaybookPath::new("system/scheduled_cleanup").unwrap()),
         wait_ms: Some(30_000),
@@ -392,6 +459,26 @@ async fn the_cleanup_runs_and_tells_what_went() {
         "{:?}",
         row.view.error
     );
+    let pools = platform.store.runtimes(RuntimeKind::WorkerPool);
+    let pools: Vec<_> = pools.await.unwrap().into_iter().map(|it| it.name).collect();
+    assert!(pools.contains(&"heard of".into()), "{pools:?}");
+    assert!(!pools.contains(&"silent".into()), "{pools:?}");
+    // First it tells what would go, then what went.
+    let log = platform
+        .store
+        .events(run.execution_id, Version::EMPTY, noetl_store::LogPage::MAX)
+        .await
+        .unwrap();
+    let log: Vec<_> = log
+        .iter()
+        .map(|it| serde_json::to_string(&it.record).unwrap())
+        .collect();
+    for told in [true, false] {
+        let is_told = |text: &String| {
+            text.contains("\"runtime_purged\":1") && text.contains(&format!("\"dry_run\":{told}"))
+        };
+        assert!(log.iter().any(is_told), "{told}: {log:?}");
+    }
     platform.close().await;
 }
 

@@ -4,20 +4,20 @@
 
 use std::sync::Arc;
 
-use axum::Extension;
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{MatchedPath, RawPathParams, Request, State};
 use axum::http::HeaderMap;
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, RequestExt as _};
 use noetl_store::ApiToken;
-use noetl_types::{ByteSize, ErrorCode, Scopes, TenantId, Text, TokenId};
+use noetl_types::{ByteSize, ErrorCode, Scopes, SecretOperation, TenantId, Text, TokenId};
 use tokio::time::Instant;
 
 use super::failure::Failure;
 use super::internal::{self, InternalToken};
 use super::once;
 use crate::metrics::Metrics;
-use crate::runtime::{Behalf, Capability};
+use crate::runtime::{Behalf, Capability, SecretNote};
 
 pub(super) use noetl_types::Scope;
 
@@ -151,15 +151,65 @@ pub(super) struct Rules {
     /// Its path, as counts name it.
     pub(super) route: &'static str,
     pub(super) metrics: Arc<Metrics>,
-    /// Whether a call leaves a trail.
-    pub(super) is_audited: bool,
+    /// What a call leaves behind.
+    pub(super) leaves: Leaves,
     /// Whether it is part of the work on a command, so that a capability opens it.
     pub(super) is_of_command: bool,
 }
 
-/// Marks the answer of a call that leaves a trail, with the route that it went to.
+/// What the calls of a route leave behind.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Leaves {
+    /// Nothing.
+    Nothing,
+    /// An entry in the trail.
+    Entry,
+    /// One that tells what was done to a secret.
+    SecretEntry(SecretOperation),
+}
+
+/// Marks the answer of a call that leaves a trail.
 #[derive(Debug, Clone)]
-pub(super) struct Audited(pub(super) Text);
+pub(super) struct Audited {
+    /// The route that it went to.
+    pub(super) route: Text,
+    /// What it did to a secret.
+    pub(super) secret: Option<SecretNote>,
+    /// Whether it came in by the token of the internal API, which is nobody's.
+    pub(super) is_platform: bool,
+}
+
+impl Audited {
+    async fn of(leaves: Leaves, request: &mut Request) -> Option<Self> {
+        let secret = match leaves {
+            Leaves::Nothing => return None,
+            Leaves::Entry => None,
+            Leaves::SecretEntry(operation) => {
+                let params = request.extract_parts::<RawPathParams>().await.ok();
+                let named = |params: &RawPathParams| {
+                    let mut params = params.iter();
+                    let name = params.find(|(key, _)| NAMES_OF_SECRETS.contains(key));
+                    name.map(|(_, name)| name.to_owned())
+                };
+                let name = params.as_ref().and_then(named);
+                Some(SecretNote::new(operation, name.as_deref()))
+            }
+        };
+        if let Some(note) = &secret {
+            request.extensions_mut().insert(note.clone());
+        }
+        let path = request.extensions().get::<MatchedPath>();
+        let path = path.map_or("", MatchedPath::as_str);
+        Some(Self {
+            route: format!("{} {path}", request.method()).into(),
+            secret,
+            is_platform: false,
+        })
+    }
+}
+
+/// Where the paths of routes have the name of a secret.
+const NAMES_OF_SECRETS: [&str; 2] = ["credential", "name"];
 
 /// The largest body of the route that a request goes to.
 #[derive(Debug, Clone, Copy)]
@@ -203,17 +253,18 @@ impl Access {
 }
 
 impl Rules {
-    /// Whether a request may come in: by who makes it, or, to the internal API, by the token it shows.
-    fn check(&self, caller: &Caller, headers: &HeaderMap) -> Result<(), Failure> {
+    /// Whether a request may come in: by who makes it, or, to the internal API, by the token it shows,
+    /// which it says.
+    fn check(&self, caller: &Caller, headers: &HeaderMap) -> Result<bool, Failure> {
         let has_capability = |caller: &Identity| caller.capability().is_some();
         if !self.is_of_command && caller.as_ref().is_ok_and(has_capability) {
             let text = "a capability opens what its command needs, and nothing else";
             return Err(Failure::new(ErrorCode::Forbidden, text));
         }
         match self.access {
-            Access::Internal(_) if internal::check(self.internal, headers)? => Ok(()),
+            Access::Internal(_) if internal::check(self.internal, headers)? => Ok(true),
             Access::Internal(_) | Access::Open | Access::Identity | Access::AnyOf(_) => {
-                self.access.check(caller)
+                self.access.check(caller).map(|()| false)
             }
         }
     }
@@ -228,13 +279,12 @@ pub(super) async fn gate(
 ) -> Response {
     let began = Instant::now();
     let is_write = !request.method().is_safe();
-    let route = rules.is_audited.then(|| {
-        let path = request.extensions().get::<MatchedPath>();
-        let path = path.map_or("", MatchedPath::as_str);
-        Audited(format!("{} {path}", request.method()).into())
-    });
+    let mut audited = Audited::of(rules.leaves, &mut request).await;
     let mut response = match rules.check(&caller, request.headers()) {
-        Ok(()) => {
+        Ok(is_platform) => {
+            if let Some(audited) = &mut audited {
+                audited.is_platform = is_platform;
+            }
             request.extensions_mut().insert(MaxBody(rules.max_body));
             once::run(rules.route, request, next).await
         }
@@ -243,8 +293,8 @@ pub(super) async fn gate(
             failure.into_response()
         }
     };
-    if let Some(route) = route {
-        response.extensions_mut().insert(route);
+    if let Some(audited) = audited {
+        response.extensions_mut().insert(audited);
     }
     let (code, took) = (response.status().as_u16(), began.elapsed());
     rules.metrics.answered(rules.route, is_write, code, took);

@@ -1,10 +1,12 @@
 //! What a handler has at hand, on behalf of whoever makes the request.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use noetl_store::CopyScope;
 use noetl_types::{ByteSize, ErrorCode};
 use tokio_util::sync::CancellationToken;
 
@@ -12,7 +14,7 @@ use super::access::{Caller, Identity};
 use super::failure::Failure;
 use super::once::Work;
 use super::settings::HttpSettings;
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, SecretNote};
 
 /// What all requests share. The runtime in it is nobody's, so no handler gets at it but through
 /// [`For`].
@@ -32,6 +34,9 @@ pub(super) struct App {
 /// The same on behalf of whoever makes the request.
 pub(super) struct For(pub(super) Acting);
 
+/// The runtime for what concerns all tenants.
+pub(super) struct ForAll(pub(super) Runtime);
+
 /// What a handler has at hand.
 pub(super) struct Acting {
     /// Sees what the caller may see, and nothing else.
@@ -41,6 +46,10 @@ pub(super) struct Acting {
     /// Who makes the request.
     pub(super) identity: Identity,
 }
+
+/// The runtime for whoever brings events of others, and on whose behalf. The token of the platform speaks
+/// for every execution that there is; whoever shows a token of a tenant speaks for that tenant.
+pub(super) struct ForCopies(pub(super) Runtime, pub(super) CopyScope);
 
 impl App {
     pub(super) fn new(
@@ -92,9 +101,35 @@ impl FromRequestParts<App> for For {
             runtime: app
                 .runtime
                 .on_behalf_of(identity.behalf().clone())
-                .working_on(parts.extensions.get::<Work>().map(|work| work.0)),
+                .working_on(parts.extensions.get::<Work>().map(|work| work.0))
+                .noting(parts.extensions.get::<SecretNote>().cloned()),
             shutdown: app.shutdown.clone(),
             identity,
         }))
+    }
+}
+
+impl FromRequestParts<App> for ForCopies {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Failure> {
+        // The gate lets nobody through who is neither known nor shows the token of the platform.
+        Ok(match parts.extensions.get::<Caller>() {
+            Some(Ok(identity)) => {
+                let behalf = identity.behalf().clone();
+                let scope = CopyScope::Tenant(behalf.tenant_id.clone());
+                Self(app.runtime.on_behalf_of(behalf), scope)
+            }
+            Some(Err(_)) | None => Self(app.runtime.clone(), CopyScope::OfExecution),
+        })
+    }
+}
+
+impl FromRequestParts<App> for ForAll {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Infallible> {
+        let note = parts.extensions.get::<SecretNote>().cloned();
+        Ok(Self(app.runtime.clone().noting(note)))
     }
 }

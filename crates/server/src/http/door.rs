@@ -15,7 +15,7 @@ use super::identity::{self, Shown};
 use super::peer::Peer;
 use super::rates::Rates;
 use super::settings::HttpSettings;
-use crate::runtime::{Act, Runtime};
+use crate::runtime::{Act, Runtime, SecretNote};
 
 /// Stands before all routes.
 pub(super) struct Doorman {
@@ -98,28 +98,37 @@ impl Doorman {
             return None;
         }
         let failure = response.extensions().get::<Failure>();
-        let outcome: Text = failure.map_or_else(|| "ok".into(), Failure::code);
+        let outcome: Text = failure.map_or_else(|| Act::OK.into(), Failure::code);
+        let is_platform = audited.is_some_and(|audited| audited.is_platform);
         let (actor, behalf) = match &visit.identity {
             Some(identity) => (identity.actor(), identity.behalf().clone()),
+            None if is_platform => ("platform".into(), crate::Behalf::default()),
             None => ("nobody".into(), crate::Behalf::default()),
         };
+        // Who is nobody got nowhere near a secret.
+        let is_known = is_platform || visit.identity.is_some();
+        let secret = audited.and_then(|audited| audited.secret.as_ref());
         let runtime = self.runtime.on_behalf_of(behalf);
         let address = visit.peer.ip().to_canonical().to_string();
         let act = Act {
             actor,
             token_id: visit.identity.as_ref().and_then(Identity::token_id),
             what: match audited {
-                Some(Audited(route)) => route.clone(),
+                Some(audited) => audited.route.clone(),
                 None => "access".into(),
             },
             target: Some(target(&visit.uri)),
             address: Some(address.into()),
             outcome,
+            secret: secret.filter(|_| is_known).map(SecretNote::told),
         };
+        // Somebody who is refused a secret is worth an entry each time, as is who gets it: both are
+        // known, and their requests are counted.
+        let is_one_of_many = is_refusal && act.secret.is_none();
         Some(Noteworthy {
             runtime,
             act,
-            is_refusal,
+            is_one_of_many,
         })
     }
 }
@@ -128,18 +137,19 @@ impl Doorman {
 pub(super) struct Noteworthy {
     runtime: Runtime,
     act: Act,
-    is_refusal: bool,
+    is_one_of_many: bool,
 }
 
 impl Noteworthy {
-    /// Writes it down.
-    pub(super) async fn note(self) {
+    /// Writes it down. Where that must be done before the answer goes out, and cannot, there is
+    /// another answer.
+    pub(super) async fn note(self) -> Result<(), Failure> {
         // Whoever is refused can ask as often as they like, and must not fill the disk by it.
-        if self.is_refusal {
+        if self.is_one_of_many {
             self.runtime.note_refusal(self.act);
-        } else {
-            self.runtime.note(self.act).await;
+            return Ok(());
         }
+        Ok(self.runtime.note(self.act).await?)
     }
 }
 

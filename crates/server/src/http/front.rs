@@ -62,8 +62,10 @@ impl Front {
             log(&visit, started, &response, name);
         }
         let noteworthy = self.door.noteworthy(&visit, &response);
-        if let Some(noteworthy) = noteworthy {
-            noteworthy.note().await;
+        if let Some(noteworthy) = noteworthy
+            && let Err(failure) = noteworthy.note().await
+        {
+            response = failure.into_response();
         }
         failure::told(&mut response, name);
         let headers = response.headers_mut();

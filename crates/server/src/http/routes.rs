@@ -11,10 +11,10 @@ use axum::handler::Handler;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodFilter, any, on};
 use noetl_api::paths;
-use noetl_types::{ByteSize, ErrorCode};
+use noetl_types::{ByteSize, ErrorCode, SecretOperation};
 use tokio_util::sync::CancellationToken;
 
-use super::access::{Access, Caller, Rules, Scope, gate};
+use super::access::{Access, Caller, Leaves, Rules, Scope, gate};
 use super::acting::App;
 use super::failure::Failure;
 use super::handlers::{
@@ -52,6 +52,8 @@ const CRED_USE: Access = Access::AnyOf(&[Scope::CredUse]);
 const CRED_ADMIN: Access = Access::AnyOf(&[Scope::CredAdmin]);
 /// Workers fetch the credentials of what they run.
 const CRED_USE_OR_WORK: Access = Access::AnyOf(&[Scope::CredUse, Scope::CredAdmin, Scope::Worker]);
+/// Workers fetch them sealed and keep what they resolved, and so may who has them anyway.
+const CRED_ADMIN_OR_WORK: Access = Access::AnyOf(&[Scope::CredAdmin, Scope::Worker]);
 const ADMIN: Access = Access::AnyOf(&[Scope::Admin]);
 const READ_OR_WORK: Access = Access::AnyOf(&[Scope::ExecRead, Scope::Worker]);
 
@@ -122,18 +124,27 @@ pub(super) struct Declared {
 
 /// Whatever touches a secret leaves a trail, reading included.
 fn secret_routes(routes: Routes) -> Routes {
-    routes
+    use SecretOperation::{Delete, Look, Rotate, Seal, Set};
+    let routes = routes
         .add(CRED_USE, GET, paths::CREDENTIALS, credentials::list)
-        .audited()
+        .on_secret(Set)
         .add(CRED_ADMIN, POST, paths::CREDENTIALS, credentials::put)
+        // What is looked at, read or lent is one route; its handler tells them apart.
+        .on_secret(Look)
         .of_command()
         .add(CRED_USE_OR_WORK, GET, paths::CREDENTIAL, credentials::one)
         .of_others()
+        .on_secret(Seal)
+        .add(
+            CRED_ADMIN_OR_WORK,
+            GET,
+            paths::CREDENTIAL_SEALED,
+            credentials::sealed,
+        )
+        .on_secret(Delete)
         .add(CRED_ADMIN, DELETE, paths::CREDENTIAL, credentials::delete)
+        .on_secret(Rotate)
         .add(CRED_ADMIN, POST, paths::ROTATE_KEYS, credentials::rotate)
-        .add(CRED_USE_OR_WORK, GET, paths::KEYCHAIN, keychain::one)
-        .add(WORKER, POST, paths::KEYCHAIN, keychain::put)
-        .add(WORKER, DELETE, paths::KEYCHAIN, keychain::delete)
         .add(WALLET, POST, paths::WALLET_ROTATE, credentials::rotate_all)
         .unaudited()
         .add(
@@ -142,6 +153,25 @@ fn secret_routes(routes: Routes) -> Routes {
             paths::WALLET_KEY_STATUS,
             credentials::key_status,
         )
+        .add(PLATFORM, GET, paths::SECRET_AUDIT, audit::secrets);
+    keychain_routes(routes)
+}
+
+fn keychain_routes(routes: Routes) -> Routes {
+    use SecretOperation::{KeychainDelete, KeychainGet, KeychainPut};
+    routes
+        .on_secret(KeychainGet)
+        .add(CRED_USE_OR_WORK, GET, paths::KEYCHAIN, keychain::one)
+        .on_secret(KeychainPut)
+        .add(CRED_ADMIN_OR_WORK, POST, paths::KEYCHAIN, keychain::put)
+        .on_secret(KeychainDelete)
+        .add(
+            CRED_ADMIN_OR_WORK,
+            DELETE,
+            paths::KEYCHAIN,
+            keychain::delete,
+        )
+        .unaudited()
         .add(CRED_USE_OR_WORK, GET, paths::KEYCHAIN_OF, keychain::list)
 }
 
@@ -417,7 +447,6 @@ fn platform_routes(routes: Routes) -> Routes {
         (PROJECT, paths::CONTAINER_CALLBACK),
         (PLATFORM, paths::PLUGINS),
         (PLATFORM, paths::OBJECTS),
-        (PLATFORM, paths::SECRET_AUDIT),
         (PLATFORM, paths::CROSS_REGION_RESOLVE),
     ];
     let routes = closed.into_iter().fold(routes, |routes, (access, path)| {
@@ -477,7 +506,7 @@ pub(super) struct Routes {
     max_body: ByteSize,
     internal: Option<InternalToken>,
     metrics: Arc<Metrics>,
-    is_audited: bool,
+    leaves: Leaves,
     is_of_command: bool,
     part: Part,
     #[cfg(test)]
@@ -496,7 +525,7 @@ impl Routes {
             max_body: usual_body,
             internal,
             metrics,
-            is_audited: false,
+            leaves: Leaves::Nothing,
             is_of_command: false,
             part: Part::All,
             #[cfg(test)]
@@ -522,17 +551,19 @@ impl Routes {
 
     /// The routes that follow leave a trail.
     fn audited(self) -> Self {
-        Self {
-            is_audited: true,
-            ..self
-        }
+        let leaves = Leaves::Entry;
+        Self { leaves, ..self }
+    }
+
+    /// The routes that follow leave a trail of what they do to a secret.
+    fn on_secret(self, operation: SecretOperation) -> Self {
+        let leaves = Leaves::SecretEntry(operation);
+        Self { leaves, ..self }
     }
 
     fn unaudited(self) -> Self {
-        Self {
-            is_audited: false,
-            ..self
-        }
+        let leaves = Leaves::Nothing;
+        Self { leaves, ..self }
     }
 
     /// The routes that follow are part of the work on a command: whoever shows its capability may
@@ -572,7 +603,7 @@ impl Routes {
             internal: self.internal,
             route: path,
             metrics: Arc::clone(&self.metrics),
-            is_audited: self.is_audited,
+            leaves: self.leaves,
             is_of_command: self.is_of_command,
         };
         let route = on(methods, handler).route_layer(from_fn_with_state(rules, gate));
@@ -596,7 +627,7 @@ impl Routes {
             router: router.route(path, route),
             usual_body: self.usual_body,
             max_body: self.max_body,
-            is_audited: self.is_audited,
+            leaves: self.leaves,
             is_of_command: self.is_of_command,
             part: self.part,
             internal: self.internal,

@@ -11,6 +11,10 @@ use super::tls::Tls;
 
 /// How requests are taken.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of its own that an operator sets"
+)]
 pub struct HttpSettings {
     /// Connections at once; those beyond are told to come back.
     pub max_connections: usize,

@@ -32,4 +32,5 @@ mod vars;
 mod workers;
 
 pub(crate) use follow::{FeedFollower, FeedWish, Follower, LogPlace, Told};
+pub(crate) use result::value_of;
 pub(crate) use workers::Draining;

@@ -37,6 +37,13 @@ impl Address {
 impl Runtime {
     /// A stored result, by the address in its reference.
     pub async fn stored_result(&self, reference: &str) -> Result<StoredResult, RuntimeError> {
+        let result = self.found_result(reference).await?;
+        check(&result)?;
+        Ok(result)
+    }
+
+    /// The same without a look at its bytes.
+    pub(crate) async fn found_result(&self, reference: &str) -> Result<StoredResult, RuntimeError> {
         let address = Address::parse(reference).ok_or_else(|| {
             RuntimeError::refused(
                 ErrorCode::BadQuery,
@@ -58,22 +65,12 @@ impl Runtime {
                 "the result was kept for a while, which is over",
             ));
         }
-        if sha256(&result.bytes) != result.sha256 {
-            tracing::error!(%reference, "a stored result does not match its digest");
-            return Err(RuntimeError::refused(
-                ErrorCode::Internal,
-                "the stored result is damaged",
-            ));
-        }
         Ok(result)
     }
 
     /// The value of a stored result, by the address in its reference.
     pub async fn resolve_result(&self, reference: &str) -> Result<Json, RuntimeError> {
-        let result = self.stored_result(reference).await?;
-        json::parse(&result.bytes).map_err(|_| {
-            RuntimeError::refused(ErrorCode::UnsupportedMedia, "the stored result is not JSON")
-        })
+        value_of(&self.found_result(reference).await?)
     }
 
     /// What came out of an execution, once it ended.
@@ -129,6 +126,29 @@ impl Runtime {
         }
         Ok(Some(reference.clone()))
     }
+}
+
+/// Refuses a result that is not what was stored.
+fn check(result: &StoredResult) -> Result<(), RuntimeError> {
+    if sha256(&result.bytes) == result.sha256 {
+        return Ok(());
+    }
+    let StoredResult {
+        execution_id,
+        result_id,
+        ..
+    } = result;
+    tracing::error!(%execution_id, %result_id, "a stored result does not match its digest");
+    let text = "the stored result is damaged";
+    Err(RuntimeError::refused(ErrorCode::Internal, text))
+}
+
+/// The value of a stored result.
+pub(crate) fn value_of(result: &StoredResult) -> Result<Json, RuntimeError> {
+    check(result)?;
+    json::parse(&result.bytes).map_err(|_| {
+        RuntimeError::refused(ErrorCode::UnsupportedMedia, "the stored result is not JSON")
+    })
 }
 
 #[cfg(test)]

@@ -12,11 +12,14 @@ use noetl_store::{NewRuntime, PoolCount, Runtime as Registered, RuntimeKind};
 use noetl_types::{ErrorCode, Json, Millis, PoolName, TenantId, Text, Timestamp, WorkerId};
 
 use crate::runtime::{Runtime, RuntimeError};
+use crate::vault::Addressee;
 
 const ACTIVE: &str = "active";
 const OFFLINE: &str = "offline";
 /// Stands between a tenant and the name of its worker. No worker is called so: it cannot be printed.
 const APART: char = '\u{1f}';
+/// Where a worker says which key secrets are sealed for.
+const PUBLIC_KEY: &str = "public_key";
 const DRAINING: &str = "draining";
 /// Where it is noted that a worker was asked to leave.
 const DRAIN: &str = "drain";
@@ -154,6 +157,20 @@ impl Runtime {
             .await?;
         self.draining().forget();
         self.own_view(registered)
+    }
+
+    /// The key that secrets are sealed under for a worker, as it registered it.
+    pub(crate) async fn worker_key(
+        &self,
+        worker_id: &WorkerId,
+    ) -> Result<Option<Addressee>, RuntimeError> {
+        let kept_name = self.kept_name(&worker_id.as_str().into());
+        let known = self.store().runtimes(RuntimeKind::WorkerPool).await?;
+        let known = known.into_iter().find(|known| known.name == kept_name);
+        let detail = known.and_then(|known| known.detail);
+        let key = |part: &str| detail.as_ref()?.get(part)?.get(PUBLIC_KEY)?.as_str();
+        let key = key("runtime").or_else(|| key("capabilities"));
+        Ok(key.and_then(Addressee::read))
     }
 
     /// Whether a worker was asked to finish and leave.

@@ -8,8 +8,9 @@ use noetl_store::{
 };
 use noetl_types::json::{parse, to_canonical};
 use noetl_types::limits::PageLimit;
-use noetl_types::{CredentialId, ErrorCode, ExecutionId, Json, Text, WorkerId};
+use noetl_types::{CredentialId, ErrorCode, ExecutionId, Json, SecretOperation, Text, WorkerId};
 
+use super::secret_acts::told_name;
 use super::{Runtime, RuntimeError};
 use crate::vault::{About, KeyRing, Sealed, VaultError};
 
@@ -28,6 +29,7 @@ impl Runtime {
         &self,
         request: PutCredential,
     ) -> Result<CredentialView, RuntimeError> {
+        self.jot(|act| act.credential = Some(told_name(&request.name)));
         let keys = self.keys()?;
         if request.name.is_empty() || request.name.len() > MAX_NAME {
             return Err(invalid(format!("the name has 1 to {MAX_NAME} bytes")));
@@ -74,6 +76,7 @@ impl Runtime {
                 replaces: before.map(|before| before.version),
             };
             if self.store().put_credential(put).await? {
+                self.jot(|act| act.key_id = Some(credential.kid.clone()));
                 return Ok(view(credential, None));
             }
         }
@@ -116,8 +119,7 @@ impl Runtime {
     /// A credential with its secret.
     pub async fn reveal_credential(&self, key: &str) -> Result<CredentialView, RuntimeError> {
         let kept = self.kept_credential(key).await?;
-        let data = self.opened(&kept)?;
-        Ok(view(kept, Some(data)))
+        self.opened_view(kept)
     }
 
     /// The same for a worker that has a command of an execution which names the credential.
@@ -125,9 +127,21 @@ impl Runtime {
         &self,
         wish: CredentialWish,
     ) -> Result<CredentialView, RuntimeError> {
+        self.jot(|act| act.operation = SecretOperation::Lend);
+        self.check_lending(&wish).await?;
+        self.reveal_credential(&wish.name).await
+    }
+
+    /// Refuses a worker that has no command of an execution which names the credential.
+    pub(super) async fn check_lending(&self, wish: &CredentialWish) -> Result<(), RuntimeError> {
+        self.jot(|act| {
+            act.execution_id = Some(wish.execution_id);
+            act.worker_id = Some(wish.worker_id.clone());
+        });
         let row = self.execution_row(wish.execution_id).await?;
-        self.check_holder(wish.execution_id, Some(wish.worker_id))
-            .await?;
+        self.jot(|act| act.parent_execution_id = row.facts.parent_execution_id);
+        let worker_id = Some(wish.worker_id.clone());
+        self.check_holder(wish.execution_id, worker_id).await?;
         let definition = match row.facts.catalog_id {
             Some(id) => self.core.definition(self.tenant(), id).await?,
             None => return Err(RuntimeError::no_execution()),
@@ -138,7 +152,7 @@ impl Runtime {
             let text = format!("the playbook does not name the credential '{}'", wish.name);
             return Err(RuntimeError::refused(ErrorCode::Forbidden, text));
         }
-        self.reveal_credential(&wish.name).await
+        Ok(())
     }
 
     /// Refuses who holds no command of an execution; a worker that does not say which one it is
@@ -176,21 +190,26 @@ impl Runtime {
         })
     }
 
-    async fn kept_credential(&self, key: &str) -> Result<Credential, RuntimeError> {
+    pub(super) async fn kept_credential(&self, key: &str) -> Result<Credential, RuntimeError> {
         let key = match key.parse() {
             Ok(id) => CredentialKey::Id(id),
             Err(_) => CredentialKey::Name(key.into()),
         };
         let found = self.store().credential(self.tenant(), &key).await?;
-        found.ok_or_else(|| {
-            RuntimeError::refused(ErrorCode::NotFound, "there is no such credential")
-        })
+        let none = || RuntimeError::refused(ErrorCode::NotFound, "there is no such credential");
+        let kept = found.ok_or_else(none)?;
+        self.jot(|act| {
+            act.credential = Some(kept.name.clone());
+            act.key_id = Some(kept.kid.clone());
+        });
+        Ok(kept)
     }
 
-    fn opened(&self, kept: &Credential) -> Result<Json, RuntimeError> {
-        let opened = self.keys()?.open(&about(kept), &sealed_of(&kept.sealed)?);
+    pub(super) fn opened_view(&self, kept: Credential) -> Result<CredentialView, RuntimeError> {
+        let opened = self.keys()?.open(&about(&kept), &sealed_of(&kept.sealed)?);
         let opened = opened.map_err(|error| broken(&error))?;
-        parse(opened.bytes()).map_err(|_| broken(&VaultError::Damaged))
+        let data = parse(opened.bytes()).map_err(|_| broken(&VaultError::Damaged))?;
+        Ok(view(kept, Some(data)))
     }
 
     pub(super) fn keys(&self) -> Result<&KeyRing, RuntimeError> {

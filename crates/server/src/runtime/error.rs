@@ -125,6 +125,8 @@ mod tests {
         let code = told(StoreError::retry(waited));
         assert_eq!(code, Some(ErrorCode::PoolSaturated));
         assert!(code.is_some_and(ErrorCode::wants_retry_after));
+        let unsure = told(StoreError::retry(waited).with_unknown_outcome());
+        assert_eq!(unsure, Some(ErrorCode::StoreUnavailable));
         let other = told(StoreError::retry("the disk is full"));
         assert_eq!(other, Some(ErrorCode::StoreUnavailable));
     }

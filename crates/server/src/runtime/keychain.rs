@@ -4,7 +4,9 @@ use noetl_api::keychain::{
     KeychainAbout, KeychainDeleted, KeychainItem, KeychainKept, KeychainList, KeychainStatus,
     KeychainView, PutKeychain,
 };
-use noetl_store::{CatalogKey, KeychainEntry, KeychainFilter, KeychainPut, KeychainScope};
+use noetl_store::{
+    CatalogKey, Execution, KeychainEntry, KeychainFilter, KeychainPut, KeychainScope,
+};
 use noetl_types::json::{parse, to_canonical};
 use noetl_types::limits::PageLimit;
 use noetl_types::{
@@ -38,15 +40,24 @@ pub(crate) struct KeychainKey {
     pub(crate) execution_id: Option<ExecutionId>,
 }
 
-/// Who asks for an entry.
+/// Who asks for an entry, or for a change of one.
 #[derive(Debug, Clone)]
-pub(crate) enum KeychainReader {
-    /// An admin of secrets, who is shown them.
+pub(crate) enum KeychainCaller {
+    /// An admin of secrets, who is shown them and may change them.
     Admin,
-    /// A worker, which is lent what a run of the definition needs while it works on it.
+    /// A worker, which has to do with what a run of the definition needs while it works on it.
     Worker(Option<WorkerId>),
     /// Somebody who may know that it is there.
     Onlooker,
+}
+
+impl KeychainCaller {
+    fn worker(&self) -> Option<&WorkerId> {
+        match self {
+            Self::Worker(worker) => worker.as_ref(),
+            Self::Admin | Self::Onlooker => None,
+        }
+    }
 }
 
 impl KeychainKey {
@@ -68,6 +79,14 @@ impl KeychainKey {
         self.execution_id
             .filter(|_| self.scope != KeychainScope::Global)
     }
+
+    /// The same for another run, or for none in particular.
+    fn bound(&self, execution_id: Option<ExecutionId>) -> Self {
+        Self {
+            execution_id,
+            ..self.clone()
+        }
+    }
 }
 
 impl Runtime {
@@ -76,9 +95,12 @@ impl Runtime {
         &self,
         key: KeychainKey,
         request: PutKeychain,
+        caller: KeychainCaller,
     ) -> Result<KeychainKept, RuntimeError> {
+        self.jot(|act| act.execution_id = key.execution_id);
         let keys = self.keys()?;
         self.check_definition(key.catalog_id).await?;
+        self.check_writer(&key, caller).await?;
         if key.name.is_empty() || key.name.len() > MAX_NAME {
             return Err(invalid(format!("the name has 1 to {MAX_NAME} bytes")));
         }
@@ -124,6 +146,7 @@ impl Runtime {
                 replaces: before.map(|before| before.version),
             };
             if self.store().put_keychain(put).await? {
+                self.jot(|act| act.key_id = Some(keys.current().kid().clone()));
                 return Ok(KeychainKept {
                     status: "success".into(),
                     cache_key,
@@ -139,28 +162,31 @@ impl Runtime {
     pub(crate) async fn keychain(
         &self,
         key: &KeychainKey,
-        reader: KeychainReader,
+        caller: KeychainCaller,
     ) -> Result<KeychainView, RuntimeError> {
+        self.jot(|act| {
+            act.execution_id = key.execution_id;
+            act.worker_id = caller.worker().cloned();
+        });
         self.check_definition(key.catalog_id).await?;
-        let is_opened = match reader {
-            KeychainReader::Admin => true,
-            KeychainReader::Worker(worker) => {
+        let is_opened = match caller {
+            KeychainCaller::Admin => true,
+            KeychainCaller::Worker(worker) => {
                 self.check_borrower(key, worker).await?;
                 true
             }
-            KeychainReader::Onlooker => false,
+            KeychainCaller::Onlooker => false,
         };
-        let cache_key = key.text();
-        let found = self.store().keychain_entry(self.tenant(), &cache_key);
-        let Some(entry) = found.await? else {
+        let Some(entry) = self.nearest(key).await? else {
             return Ok(KeychainView {
                 status: KeychainStatus::NotFound,
-                cache_key,
+                cache_key: key.text(),
                 data: None,
                 renew_config: None,
                 about: None,
             });
         };
+        self.jot(|act| act.key_id = Some(entry.kid.clone()));
         let is_over = entry.expires_at <= self.now();
         let (data, renew_config) = if is_opened {
             self.opened_entry(&entry)?
@@ -173,7 +199,7 @@ impl Runtime {
             } else {
                 KeychainStatus::Found
             },
-            cache_key,
+            cache_key: entry.cache_key.clone(),
             data: data.filter(|_| !is_over),
             renew_config,
             about: Some(told(entry)),
@@ -222,8 +248,11 @@ impl Runtime {
     pub(crate) async fn delete_keychain(
         &self,
         key: &KeychainKey,
+        caller: KeychainCaller,
     ) -> Result<KeychainDeleted, RuntimeError> {
+        self.jot(|act| act.execution_id = key.execution_id);
         self.check_definition(key.catalog_id).await?;
+        self.check_writer(key, caller).await?;
         let cache_key = key.text();
         let deleted = self.store().delete_keychain(self.tenant(), &cache_key);
         let status = if deleted.await? {
@@ -245,23 +274,96 @@ impl Runtime {
         found.map(drop).ok_or_else(none)
     }
 
-    /// A worker borrows for a run of the very definition, of which it holds a command.
+    /// The entry that is meant by a key: that of its run, else what the root of the run shares, else
+    /// what is for no run in particular. What is over counts only where there is nothing better.
+    async fn nearest(&self, key: &KeychainKey) -> Result<Option<KeychainEntry>, RuntimeError> {
+        let mut places = vec![key.text()];
+        if let Some(execution_id) = key.bound_to() {
+            if key.scope == KeychainScope::Shared {
+                let row = self.execution_row(execution_id).await?;
+                let root = self.root_of(&row).await?;
+                places.extend(root.map(|root| key.bound(Some(root.execution_id)).text()));
+            }
+            places.push(key.bound(None).text());
+        }
+        let mut over = None;
+        for place in places {
+            match self.store().keychain_entry(self.tenant(), &place).await? {
+                Some(entry) if entry.expires_at > self.now() => return Ok(Some(entry)),
+                found => over = over.or(found),
+            }
+        }
+        Ok(over)
+    }
+
+    /// The run that a tree of runs began with, unless that is the run itself or one that the caller
+    /// does not work for.
+    async fn root_of(&self, run: &Execution) -> Result<Option<Execution>, RuntimeError> {
+        let Some(root) = run.facts.root_execution_id else {
+            return Ok(None);
+        };
+        match self.execution_row(root).await {
+            Ok(root) => Ok(Some(root)),
+            Err(RuntimeError::Refused(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A worker changes only what is kept for a definition of which it works on a run.
+    async fn check_writer(
+        &self,
+        key: &KeychainKey,
+        caller: KeychainCaller,
+    ) -> Result<(), RuntimeError> {
+        match caller {
+            KeychainCaller::Admin => Ok(()),
+            KeychainCaller::Worker(worker) => {
+                let run = self.held_run(key, worker).await?;
+                if run.facts.catalog_id == Some(key.catalog_id) {
+                    return Ok(());
+                }
+                Err(other_definition())
+            }
+            KeychainCaller::Onlooker => {
+                let text = "what workers resolved is changed by them, and by who has cred:admin";
+                Err(RuntimeError::refused(ErrorCode::Forbidden, text))
+            }
+        }
+    }
+
+    /// A worker borrows for a run of the definition, and what its root shares for any run below.
     async fn check_borrower(
         &self,
         key: &KeychainKey,
         worker: Option<WorkerId>,
     ) -> Result<(), RuntimeError> {
+        let run = self.held_run(key, worker).await?;
+        if run.facts.catalog_id == Some(key.catalog_id) {
+            return Ok(());
+        }
+        if key.scope == KeychainScope::Shared {
+            let root = self.root_of(&run).await?;
+            if root.is_some_and(|root| root.facts.catalog_id == Some(key.catalog_id)) {
+                return Ok(());
+            }
+        }
+        Err(other_definition())
+    }
+
+    /// The run that a worker names, of which it has to hold a command.
+    async fn held_run(
+        &self,
+        key: &KeychainKey,
+        worker: Option<WorkerId>,
+    ) -> Result<Execution, RuntimeError> {
         let Some(execution_id) = key.execution_id else {
-            let text = "a secret is shown to a worker that names its execution_id, or to who has \
+            let text = "what is kept is for a worker that names its execution_id, and for who has \
                 the scope cred:admin";
             return Err(RuntimeError::refused(ErrorCode::Forbidden, text));
         };
-        let row = self.execution_row(execution_id).await?;
-        if row.facts.catalog_id != Some(key.catalog_id) {
-            let text = "the execution does not run this definition, so nothing of it is lent";
-            return Err(RuntimeError::refused(ErrorCode::Forbidden, text));
-        }
-        self.check_holder(execution_id, worker).await
+        let run = self.execution_row(execution_id).await?;
+        self.check_holder(execution_id, worker).await?;
+        Ok(run)
     }
 
     fn opened_entry(
@@ -276,6 +378,11 @@ impl Runtime {
         let renew_config = part(RENEW_CONFIG).filter(|config| !config.is_null());
         Ok((part(DATA), renew_config))
     }
+}
+
+fn other_definition() -> RuntimeError {
+    let text = "the execution does not run this definition, so nothing of it is lent or kept";
+    RuntimeError::refused(ErrorCode::Forbidden, text)
 }
 
 /// When an entry is over: nothing is kept for longer than the longest time.

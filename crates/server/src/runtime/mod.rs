@@ -32,6 +32,8 @@ mod reports;
 mod requests;
 mod results;
 mod rotation;
+mod sealing;
+mod secret_acts;
 mod settings;
 mod signals;
 mod slots;
@@ -75,13 +77,14 @@ use driver::Driver;
 pub use error::RuntimeError;
 pub(crate) use error::causes;
 use ids::Ids;
-pub(crate) use keychain::{KeychainKey, KeychainReader};
+pub(crate) use keychain::{KeychainCaller, KeychainKey};
 use messaging::Messaging;
 pub use messaging::NatsSettings;
 use neighbours::Neighbours;
 pub(crate) use outcome::Outcome;
 use quota::Quota;
 pub(crate) use requests::{Admitted, AtWork};
+pub(crate) use secret_acts::SecretNote;
 pub use settings::Settings;
 pub(crate) use slots::slot_key;
 pub(crate) use start::catalog_key;
@@ -100,6 +103,8 @@ pub struct Runtime {
     behalf: Behalf,
     /// The request that calls follow from, where they may do so once.
     work: Option<EventId>,
+    /// Where it is noted what calls do to a secret.
+    note: Option<SecretNote>,
 }
 
 struct Core {
@@ -207,6 +212,7 @@ impl Runtime {
             core,
             behalf: Behalf::default(),
             work: None,
+            note: None,
         };
         if runtime.settings().platform {
             runtime.run_platform();
@@ -221,6 +227,7 @@ impl Runtime {
             core: Arc::clone(&self.core),
             behalf,
             work: None,
+            note: None,
         }
     }
 
@@ -257,6 +264,7 @@ impl Runtime {
             core: Core::new(parts, settings),
             behalf: Behalf::default(),
             work: None,
+            note: None,
         }
     }
 

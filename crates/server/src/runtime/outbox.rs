@@ -48,13 +48,26 @@ impl Runtime {
             lease_until: now.saturating_add(settings.outbox_lease),
             max_attempts: settings.outbox_max_attempts,
         };
-        let rows = self.store().claim_outbox(claim).await?;
+        let claimed = self.store().claim_outbox(claim).await?;
+        for outbox_id in claimed.dead {
+            self.died(outbox_id);
+        }
         let most = self.max_message();
-        let rows: Vec<_> = rows.into_iter().map(|row| message(row, most)).collect();
+        let rows: Vec<_> = claimed
+            .rows
+            .into_iter()
+            .map(|row| message(row, most))
+            .collect();
         Ok(OutboxClaimAnswer {
             claimed: rows.len() as u64,
             rows,
         })
+    }
+
+    /// Tells that a row was tried in vain for the last time.
+    fn died(&self, outbox_id: OutboxId) {
+        self.metrics().platform().died();
+        tracing::error!(%outbox_id, "a row of the outbox failed too often and is dead");
     }
 
     /// The longest body of a message that a broker takes, as far as one has told.
@@ -107,8 +120,7 @@ impl Runtime {
         let available_at_in = match failed {
             Some(Failed::Retry { delay }) => delay.as_ms() / 1000,
             Some(Failed::Dead) => {
-                self.metrics().platform().died();
-                tracing::error!(%outbox_id, "a row of the outbox failed too often and is dead");
+                self.died(outbox_id);
                 0
             }
             None => 0,
@@ -229,7 +241,7 @@ mod tests {
     use std::sync::Arc;
 
     use noetl_api::internal::ProjectRequest;
-    use noetl_store::MemoryStore;
+    use noetl_store::{CopyScope, MemoryStore};
     use noetl_types::{ExecutionId, Seq, sha256};
 
     use super::*;
@@ -255,7 +267,10 @@ mod tests {
             ])
         };
         let events = vec![event(8, MAX_MESSAGE - 8 * HEADERS), event(9, MAX_MESSAGE)];
-        let copied = runtime.project(ProjectRequest { events }).await.unwrap();
+        let copied = runtime
+            .project(ProjectRequest { events }, CopyScope::OfExecution)
+            .await
+            .unwrap();
         assert_eq!(copied.projected, 2, "{copied:?}");
         let claimed = runtime.claim_outbox(OutboxClaimRequest::default());
         let rows = claimed.await.unwrap().rows;
@@ -274,5 +289,31 @@ mod tests {
         assert!(to_canonical(told).len() < HEADERS);
         let name = told.get("event_type").and_then(Json::as_str);
         assert_eq!(name, Some("step.enter"));
+    }
+
+    /// Nobody marked it, so only a claim finds out.
+    #[tokio::test]
+    async fn a_row_that_dies_of_a_claim_is_counted() {
+        let settings = Settings {
+            outbox: true,
+            outbox_max_attempts: 1,
+            outbox_lease: Millis::ZERO,
+            ..Settings::default()
+        };
+        let store = Arc::new(MemoryStore::new());
+        let runtime = Runtime::open(store, Arc::new(SystemClock), settings)
+            .await
+            .unwrap();
+        let event = Json::object([("execution_id", Json::from(7)), ("event_id", Json::from(8))]);
+        let events = vec![event];
+        let copied = runtime.project(ProjectRequest { events }, CopyScope::OfExecution);
+        assert_eq!(copied.await.unwrap().projected, 1);
+        for (claimed, dead) in [(1, 0), (0, 1)] {
+            let answer = runtime.claim_outbox(OutboxClaimRequest::default()).await;
+            assert_eq!(answer.unwrap().claimed, claimed);
+            let text = runtime.metrics_text().await.unwrap();
+            let counted = format!("noetl_outbox_dead_total {dead}\n");
+            assert!(text.contains(&counted), "{text}");
+        }
     }
 }

@@ -11,9 +11,7 @@ use noetl_store::{
 use noetl_types::error::RejectCode;
 use noetl_types::json::to_canonical;
 use noetl_types::record::{Arrival, Projected, Rejection, read_projected};
-use noetl_types::{
-    ErrorCode, EventId, ExecutionId, ExecutionStatus, Json, JsonMap, OrganizationId, TenantId, Text,
-};
+use noetl_types::{ErrorCode, EventId, ExecutionId, ExecutionStatus, Json, JsonMap, Text};
 
 use super::Runtime;
 use super::error::{RuntimeError, causes};
@@ -43,8 +41,12 @@ struct Sum {
 
 impl Runtime {
     /// Copies events into the log. One that cannot be taken is put aside, and fails no other.
-    pub async fn project(&self, request: ProjectRequest) -> Result<ProjectAnswer, RuntimeError> {
-        let sum = self.copy("projector", request.events).await?;
+    pub async fn project(
+        &self,
+        request: ProjectRequest,
+        scope: CopyScope,
+    ) -> Result<ProjectAnswer, RuntimeError> {
+        let sum = self.copy("projector", request.events, scope).await?;
         Ok(ProjectAnswer {
             projected: sum.projected,
             duplicates: sum.duplicates,
@@ -53,12 +55,16 @@ impl Runtime {
     }
 
     /// Copies events into the log that are written as workers tell them; nothing follows from them.
-    pub async fn materialize(&self, events: Vec<Json>) -> Result<MaterializeAnswer, RuntimeError> {
+    pub async fn materialize(
+        &self,
+        events: Vec<Json>,
+        scope: CopyScope,
+    ) -> Result<MaterializeAnswer, RuntimeError> {
         let mut envelopes = Vec::with_capacity(events.len());
         for event in events {
             envelopes.push(self.envelope(event)?);
         }
-        let sum = self.copy("materializer", envelopes).await?;
+        let sum = self.copy("materializer", envelopes, scope).await?;
         self.metrics().platform().materialized(sum.projected);
         Ok(MaterializeAnswer {
             materialized: sum.projected,
@@ -93,7 +99,12 @@ impl Runtime {
         Ok(Json::from(envelope))
     }
 
-    async fn copy(&self, source: &str, events: Vec<Json>) -> Result<Sum, RuntimeError> {
+    async fn copy(
+        &self,
+        source: &str,
+        events: Vec<Json>,
+        scope: CopyScope,
+    ) -> Result<Sum, RuntimeError> {
         if events.is_empty() {
             return Err(RuntimeError::refused(
                 ErrorCode::OutOfRange,
@@ -102,8 +113,8 @@ impl Runtime {
         }
         let arrival = Arrival {
             now: self.now(),
-            tenant_id: TenantId::default(),
-            organization_id: OrganizationId::default(),
+            tenant_id: self.tenant().clone(),
+            organization_id: self.behalf().organization_id.clone(),
         };
         let mut sum = Sum::default();
         let mut places = Vec::with_capacity(events.len());
@@ -121,7 +132,7 @@ impl Runtime {
             self.store(),
             CopyBatch {
                 events: readable,
-                scope: CopyScope::OfExecution,
+                scope,
                 now: arrival.now,
                 outbox: self.settings().outbox,
             },
@@ -178,7 +189,11 @@ impl Runtime {
     }
 
     /// Lets the read models of executions follow their logs. What fails with one stops no other.
-    pub async fn advance(&self, request: AdvanceRequest) -> Result<AdvanceAnswer, RuntimeError> {
+    pub async fn advance(
+        &self,
+        request: AdvanceRequest,
+        scope: CopyScope,
+    ) -> Result<AdvanceAnswer, RuntimeError> {
         let wanted = request.execution_ids;
         if wanted.is_empty() || wanted.len() > MAX_EXECUTIONS {
             let text = format!("execution_ids has to have 1 to {MAX_EXECUTIONS} executions");
@@ -186,7 +201,7 @@ impl Runtime {
         }
         let mut answer = AdvanceAnswer::default();
         for execution_id in wanted {
-            match self.advance_one(execution_id).await {
+            match self.advance_one(execution_id, &scope).await {
                 Ok(advanced) => answer.advanced.push(advanced),
                 Err(error) => {
                     tracing::warn!(error = %causes(&error), %execution_id, "not advanced");
@@ -201,13 +216,19 @@ impl Runtime {
         Ok(answer)
     }
 
-    /// Folds the log of an execution again, whosever it is, keeps the state beside it where that is
+    /// Folds the log of an execution again, keeps the state beside it where that is
     /// worth it, and sees that the row of the execution says the same. The row is written in the append
     /// of its events, so where it does not, it was damaged, and is made anew.
-    async fn advance_one(&self, execution_id: ExecutionId) -> Result<Advanced, RuntimeError> {
-        let row = match self.store().execution(execution_id).await? {
-            Some(row) => row,
-            None => self.execution_row(execution_id).await?,
+    async fn advance_one(
+        &self,
+        execution_id: ExecutionId,
+        scope: &CopyScope,
+    ) -> Result<Advanced, RuntimeError> {
+        let row = match (scope, self.store().execution(execution_id).await?) {
+            (CopyScope::OfExecution, Some(row)) => row,
+            (CopyScope::OfExecution | CopyScope::Tenant(_), _) => {
+                self.execution_row(execution_id).await?
+            }
         };
         let query = ReplayQuery {
             tenant_id: row.facts.tenant_id.clone(),

@@ -1,7 +1,9 @@
 //! What is old goes, as far as it may.
 
 use noetl_api::internal::{PurgeAnswer, PurgeRequest, SkippedPart};
-use noetl_store::{EnabledOutlets, MAX_RETENTION_DAYS, OldPart, Purge, days_before, purge};
+use noetl_store::{
+    EnabledOutlets, MAX_RETENTION_DAYS, OldPart, Pinned, Purge, StreamCursor, days_before, purge,
+};
 use noetl_types::{ErrorCode, Millis, Text, Timestamp};
 
 use super::Runtime;
@@ -12,6 +14,9 @@ use super::stream::CURSOR;
 const COMMAND_DAYS: i64 = 7;
 /// Minutes that workers are kept which are silent, where the caller does not say.
 const STALE_MINUTES: i64 = 60;
+/// How long a stream that nobody publishes any more keeps the log: longer than a broker or a server is
+/// away without anybody's having decided so.
+const LEFT_FOR: Millis = Millis::from_days(30);
 /// Minutes that a caller may say.
 const MAX_MINUTES: i64 = MAX_RETENTION_DAYS * 24 * 60;
 
@@ -32,7 +37,7 @@ impl Runtime {
             outbox_before: Some(now.saturating_sub(self.settings().outbox_keep)),
             outlets: EnabledOutlets {
                 outbox: self.settings().outbox,
-                streams: self.streams(),
+                streams: self.streams(now).await?,
             },
             now,
             dry_run: request.dry_run,
@@ -47,10 +52,6 @@ impl Runtime {
         }
         let mut skipped: Vec<_> = purged.skipped.into_iter().map(skip).collect();
         skipped.extend(purged.clocks_apart.map(clocks_apart));
-        for part in &skipped {
-            let (part, reason) = (&part.partition, &part.reason);
-            tracing::info!(%part, %reason, "a part of the log is old and stays");
-        }
         let names = purged.dropped.into_iter().map(|old| old.part.name);
         let event_partitions_dropped: Vec<Text> = names.collect();
         Ok(PurgeAnswer {
@@ -67,10 +68,18 @@ impl Runtime {
 
 impl Runtime {
     /// The streams that must have an event before it may go.
-    fn streams(&self) -> Vec<Text> {
+    ///
+    /// Another server may publish what this one is not set to. It, or whoever did so before it, leaves a
+    /// cursor that is touched while it is published, so one that was touched lately counts as well.
+    async fn streams(&self, now: Timestamp) -> Result<Vec<Text>, RuntimeError> {
+        let name = Text::from(CURSOR);
         let nats = self.settings().nats.as_ref();
-        let stream = nats.and_then(|nats| nats.stream.as_ref());
-        stream.map(|_| Text::from(CURSOR)).into_iter().collect()
+        if nats.is_some_and(|nats| nats.stream.is_some()) {
+            return Ok(vec![name]);
+        }
+        let cursor = self.store().stream_cursor(&name).await?;
+        let is_used = |cursor: &StreamCursor| now.since(cursor.updated_at) < LEFT_FOR;
+        Ok(cursor.filter(is_used).map(|_| name).into_iter().collect())
     }
 }
 
@@ -88,18 +97,32 @@ fn out_of_range(name: &str, text: &str) -> RuntimeError {
 }
 
 fn skip(old: OldPart) -> SkippedPart {
+    let part = old.part.name;
+    let reason = match old.pinned {
+        // Somebody has to see to it: it would stay for ever.
+        Some(Pinned::Refused(why)) => {
+            tracing::warn!(%part, %why, "a part of the log is old and cannot be dropped");
+            Pinned::Refused(why).to_string()
+        }
+        Some(pinned) => {
+            tracing::info!(%part, %pinned, "a part of the log is old and stays");
+            pinned.to_string()
+        }
+        None => "it is still in use".to_owned(),
+    };
     SkippedPart {
-        partition: old.part.name,
-        reason: old.pinned.map_or_else(
-            || Text::from("it is still in use"),
-            |pinned| Text::from(pinned.to_string()),
-        ),
+        partition: part,
+        reason: reason.into(),
     }
 }
 
 /// No clock can be believed that another one contradicts.
 fn clocks_apart(apart: Millis) -> SkippedPart {
     let minutes = apart.as_ms() / 60_000;
+    tracing::warn!(
+        minutes,
+        "the clocks of server and store are apart: no part of the log goes"
+    );
     SkippedPart {
         partition: "*".into(),
         reason: format!("the clocks of server and store are {minutes} minutes apart").into(),

@@ -50,6 +50,7 @@ impl Runtime {
         request: RotationRequest,
     ) -> Result<WalletRotation, RuntimeError> {
         let keys = self.keys()?;
+        self.jot(|act| act.key_id = Some(keys.current().kid().clone()));
         Ok(WalletRotation {
             credential: self.rotate_kept(keys, whose.clone(), request).await?,
             keychain: self.rotate_cached(keys, whose, request).await?,

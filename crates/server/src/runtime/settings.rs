@@ -10,6 +10,10 @@ use crate::vault::KeyRing;
 
 /// How executions are driven.
 #[derive(Debug, Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a switch of its own that an operator sets"
+)]
 pub struct Settings {
     /// The name of this process among servers.
     pub server_name: Text,
@@ -61,6 +65,8 @@ pub struct Settings {
     pub sweep: Millis,
     /// The keys that secrets are sealed under; without them none are kept.
     pub keys: Option<Arc<KeyRing>>,
+    /// Whether a secret is handed out only once the trail tells of it.
+    pub secret_audit_required: bool,
     /// The environment that playbooks may read.
     pub env: JsonMap,
     /// How other processes are reached by NATS; not at all where absent.
@@ -96,6 +102,7 @@ impl Default for Settings {
             auto_purge_days: 0,
             sweep: Millis::from_secs(1),
             keys: None,
+            secret_audit_required: true,
             env: JsonMap::new(),
             nats: None,
             traces: None,

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use noetl_api::tokens::{AuditPage, AuditView};
-use noetl_store::{AuditEntry, NewAudit};
+use noetl_api::tokens::{AuditPage, AuditView, SecretActView};
+use noetl_store::{AuditEntry, NewAudit, SecretAct};
 use noetl_types::limits::PageLimit;
 use noetl_types::{ErrorCode, Json, Millis, TenantId, Text, Timestamp, TokenId};
+use tokio::sync::oneshot;
 
 use super::error::{RuntimeError, causes};
 use super::{Core, Runtime};
@@ -33,15 +34,43 @@ pub(crate) struct Act {
     pub(crate) address: Option<Text>,
     /// What came of it.
     pub(crate) outcome: Text,
+    /// What it did to a secret, where it did.
+    pub(crate) secret: Option<SecretAct>,
+}
+
+impl Act {
+    /// The outcome of what was done as it was meant.
+    pub(crate) const OK: &str = "ok";
+
+    /// Whether somebody gets a secret by it.
+    fn hands_out(&self) -> bool {
+        let secret = self.secret.as_ref();
+        self.outcome == Self::OK && secret.is_some_and(|secret| secret.operation.hands_out())
+    }
 }
 
 /// What is on its way to the trail.
 #[derive(Debug, Default)]
 pub(super) struct Trail {
-    waiting: Mutex<Vec<NewAudit>>,
+    waiting: Mutex<Vec<Waiting>>,
     /// Held by whoever writes.
     writing: tokio::sync::Mutex<()>,
     refusals: Mutex<Refusals>,
+}
+
+/// An act that is to be written.
+#[derive(Debug)]
+struct Waiting {
+    act: NewAudit,
+    /// Hears when it is written. It hears nothing if that fails for now.
+    heard: Option<oneshot::Sender<()>>,
+}
+
+impl Waiting {
+    /// One that nobody waits for.
+    fn unheard(act: NewAudit) -> Self {
+        Self { act, heard: None }
+    }
 }
 
 /// Refusals of the last while. Whoever is refused may come as often as they like, so what is written
@@ -56,7 +85,7 @@ struct Refusals {
 type Kind = (TenantId, Text, Option<Text>, Text);
 
 impl Trail {
-    fn waiting(&self) -> MutexGuard<'_, Vec<NewAudit>> {
+    fn waiting(&self) -> MutexGuard<'_, Vec<Waiting>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -64,12 +93,13 @@ impl Trail {
         self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait(&self, act: NewAudit) {
+    fn wait(&self, act: Waiting) {
         let mut waiting = self.waiting();
         if waiting.len() < MOST_WAITING {
             waiting.push(act);
         } else {
-            tracing::error!(act = %act.act, actor = %act.actor, "an act is not in the trail");
+            let NewAudit { act, actor, .. } = act.act;
+            tracing::error!(%act, %actor, "an act is not in the trail");
         }
     }
 }
@@ -116,17 +146,32 @@ impl Refusals {
 }
 
 impl Runtime {
-    /// Notes an act, durably. Acts that come together are written together.
-    pub(crate) async fn note(&self, act: Act) {
-        let Some(act) = self.entry(act) else { return };
-        self.core.trail.wait(act);
+    /// Notes an act, durably. Where that fails for now it is written later, and refused is only what
+    /// would hand out a secret without a trace.
+    pub(crate) async fn note(&self, act: Act) -> Result<(), RuntimeError> {
+        let must_be_written = act.hands_out() && self.settings().secret_audit_required;
+        if self.written(act).await || !must_be_written {
+            return Ok(());
+        }
+        let text = "the trail cannot be written now, and no secret is handed out without a trace; \
+            try again later";
+        Err(RuntimeError::refused(ErrorCode::StoreUnavailable, text))
+    }
+
+    /// Writes an act; says whether that was done. Acts that come together are written together.
+    async fn written(&self, act: Act) -> bool {
+        let Some(act) = self.entry(act) else {
+            return false;
+        };
+        let (heard, hears) = oneshot::channel();
+        let heard = Some(heard);
+        self.core.trail.wait(Waiting { act, heard });
         let core = Arc::clone(&self.core);
         // A task of its own, so that nobody who goes away takes it along.
-        let written = self
-            .core
+        self.core
             .tasks
             .spawn(async move { core.write_trail().await });
-        drop(written.await);
+        hears.await.is_ok()
     }
 
     /// Notes that somebody was refused: the first time at once, and then how often.
@@ -134,7 +179,7 @@ impl Runtime {
         let Some(act) = self.entry(act) else { return };
         let first = self.core.trail.refusals().count(act);
         if let Some(first) = first {
-            self.core.trail.wait(first);
+            self.core.trail.wait(Waiting::unheard(first));
             let core = Arc::clone(&self.core);
             self.core
                 .tasks
@@ -158,6 +203,7 @@ impl Runtime {
             address: act.address,
             outcome: act.outcome,
             detail: act.token_id.map_or(Json::Null, token),
+            secret: act.secret,
         })
     }
 
@@ -206,7 +252,7 @@ impl Core {
             let Ok(audit_id) = self.ids.mint(now) else {
                 return;
             };
-            self.trail.wait(NewAudit {
+            self.trail.wait(Waiting::unheard(NewAudit {
                 audit_id,
                 occurred_at: now,
                 detail: Json::object([
@@ -214,7 +260,7 @@ impl Core {
                     ("since", Json::from(act.occurred_at.to_string())),
                 ]),
                 ..act
-            });
+            }));
         }
         self.write_trail().await;
     }
@@ -222,16 +268,23 @@ impl Core {
     /// Writes what waits. Whoever finds nothing left knows that somebody else has written it.
     async fn write_trail(&self) {
         let _turn = self.trail.writing.lock().await;
-        let acts = std::mem::take(&mut *self.trail.waiting());
-        if acts.is_empty() {
+        let waiting = std::mem::take(&mut *self.trail.waiting());
+        if waiting.is_empty() {
             return;
         }
-        if let Err(error) = self.store.audit(acts.clone()).await {
-            tracing::error!(error = %causes(&error), count = acts.len(), "the trail is not written");
-            // They are written with the next ones; what was written all the same is not written twice.
-            for act in acts {
-                self.trail.wait(act);
+        let acts = waiting.iter().map(|waiting| waiting.act.clone()).collect();
+        let Err(error) = self.store.audit(acts).await else {
+            for heard in waiting.into_iter().filter_map(|waiting| waiting.heard) {
+                // Who has gone away does not want to hear of it.
+                let _ = heard.send(());
             }
+            return;
+        };
+        let count = waiting.len();
+        tracing::error!(error = %causes(&error), count, "the trail is not written");
+        // They are written with the next ones; what was written all the same is not written twice.
+        for Waiting { act, .. } in waiting {
+            self.trail.wait(Waiting::unheard(act));
         }
     }
 }
@@ -248,6 +301,14 @@ fn view(entry: AuditEntry) -> AuditView {
         address: act.address,
         outcome: act.outcome,
         detail: act.detail,
+        secret: act.secret.map(|secret| SecretActView {
+            operation: secret.operation,
+            credential: secret.credential,
+            worker_id: secret.worker_id,
+            execution_id: secret.execution_id,
+            parent_execution_id: secret.parent_execution_id,
+            key_id: secret.key_id,
+        }),
         chain: entry.chain.to_string().into(),
     }
 }
@@ -269,6 +330,7 @@ mod tests {
             address: Some(format!("10.0.0.{address}").into()),
             outcome: "unauthenticated".into(),
             detail: Json::Null,
+            secret: None,
         }
     }
 

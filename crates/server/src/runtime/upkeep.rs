@@ -115,8 +115,8 @@ mod tests {
     use std::sync::Arc;
 
     use noetl_api::internal::{MarkFailedRequest, OutboxClaimRequest, OutboxIds, ProjectRequest};
-    use noetl_store::MemoryStore;
     use noetl_store::faulty::{Fault, FaultyStore, Method};
+    use noetl_store::{CopyScope, MemoryStore};
     use noetl_types::Json;
 
     use super::*;
@@ -173,7 +173,10 @@ mod tests {
             ("event_type", Json::from("step.enter")),
         ]);
         let events = vec![event];
-        let copied = runtime.project(ProjectRequest { events }).await.unwrap();
+        let copied = runtime
+            .project(ProjectRequest { events }, CopyScope::OfExecution)
+            .await
+            .unwrap();
         assert_eq!(copied.projected, 1, "{copied:?}");
         let worry = async || runtime.core.unpublished(runtime.now()).await;
         assert!(worry().await.is_none());

@@ -62,7 +62,7 @@ impl WorkerApi for Runtime {
     }
 
     async fn credential(&self, wish: CredentialWish) -> Result<CredentialView, ApiError> {
-        Ok(self.lend_credential(wish).await?)
+        Ok(self.lend_inside(wish).await?)
     }
 
     async fn start(&self, request: ExecuteRequest, key: &str) -> Result<ExecuteAnswer, ApiError> {

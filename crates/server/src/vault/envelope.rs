@@ -170,7 +170,7 @@ impl KeyRing {
 }
 
 /// Nonce, ciphertext and tag in base64.
-fn encrypt(
+pub(super) fn encrypt(
     cipher: &LessSafeKey,
     random: &SystemRandom,
     bound: &[u8],

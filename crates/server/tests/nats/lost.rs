@@ -8,10 +8,11 @@ use std::time::Duration;
 use noetl_api::internal::ProjectRequest;
 use noetl_server::{Clock, Runtime, SystemClock};
 use noetl_store::faulty::{Fault, FaultyStore, Method};
-use noetl_store::{MemoryStore, Store};
+use noetl_store::{CopyScope, MemoryStore, Store};
 use noetl_testkit::nats::Nats;
 use noetl_types::{Json, Millis, Timestamp};
 
+use crate::hold::{Hold, copy_large};
 use crate::house::{House, streaming_by, until};
 use crate::outside::{jetstream, sees_everything};
 use crate::stream::{forgetful, from_the_first, publishes};
@@ -28,7 +29,10 @@ async fn copied(runtime: &Runtime, first: i64, count: i64) {
             ])
         };
         let events = some.iter().map(event).collect();
-        let answer = runtime.project(ProjectRequest { events }).await.unwrap();
+        let answer = runtime
+            .project(ProjectRequest { events }, CopyScope::OfExecution)
+            .await
+            .unwrap();
         assert_eq!(answer.rejected.len(), 0, "{:?}", answer.rejected.first());
     }
 }
@@ -101,6 +105,31 @@ async fn t10_all_that_a_power_cut_took_is_put_back() {
     let context = jetstream(&nats).await;
     let stream = context.get_stream("noetl_events").await.unwrap();
     assert_eq!(stream.cached_info().state.messages, restored + 50);
+}
+
+/// What the broker has not acknowledged may be lost, so the cursor stays before it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_cursor_waits_for_the_acknowledgements_of_the_broker() {
+    let nats = Nats::start().unwrap();
+    let hold = Hold::before(&nats).await;
+    let house = House::new().await;
+    let runtime = house.server(hold.streaming_by(from_the_first())).await;
+    copied(&runtime, 1_000_000, 5).await;
+    caught_up(&runtime).await;
+    let position = async || runtime.stream_status().await.unwrap().position;
+    let before = position().await;
+    hold.begin_after(5_000);
+    copy_large(&runtime, 1, 10_000).await;
+    until("the publisher has waited in vain", || async {
+        runtime.stream_status().await.unwrap().state == "troubled"
+    })
+    .await;
+    assert!(hold.told() >= 10_000);
+    assert_eq!(position().await, before);
+    hold.end();
+    caught_up(&runtime).await;
+    assert!(position().await > before);
+    sees_everything(&nats, &*house.store).await;
 }
 
 /// A look at the end of a long stream takes longer than a lease.

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod hold;
 mod house;
 mod inbox;
 mod lost;

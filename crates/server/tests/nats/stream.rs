@@ -10,6 +10,7 @@ use noetl_testkit::nats::Nats;
 use noetl_types::limits::PageLimit;
 use noetl_types::{FeedPosition, Json, Millis, Seq, TenantId, Text, json};
 
+use crate::hold::{Hold, copy_large};
 use crate::house::{
     House, Place, complete, completed, start, start_with, streaming, streaming_by, until, work,
 };
@@ -382,17 +383,77 @@ async fn t8_an_event_that_no_broker_takes_is_put_aside_and_stops_no_other() {
     .await;
 }
 
+/// While the broker acknowledges nothing, no more is on its way to it than a few messages.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t17_many_large_events_go_out_in_small_parts() {
+    let nats = Nats::configured("max_payload: 4194304").unwrap();
+    let hold = Hold::before(&nats).await;
+    let house = House::new().await;
+    let runtime = house.server(hold.streaming_by(from_the_first())).await;
+    publishes(&runtime).await;
+    hold.begin_after(100_000);
+    copy_large(&runtime, 6, 2_500_000).await;
+    until("the publisher has waited in vain", || async {
+        runtime.stream_status().await.unwrap().state == "troubled"
+    })
+    .await;
+    let told = hold.told();
+    assert!((2_500_000..6_000_000).contains(&told), "{told}");
+    hold.end();
+    sees_everything(&nats, &*house.store).await;
+}
+
+/// A backlog goes out batch upon batch: only who has all of it waits for the next look.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_batch_is_followed_by_the_next_at_once() {
     let nats = Nats::start().unwrap();
     let house = House::new().await;
-    let runtime = house.server(streaming_by(&nats, from_the_first())).await;
-    let _worker = work(&runtime);
-    for _ in 0..40 {
-        let run = start_with(&runtime, Json::from("x".repeat(200_000))).await;
-        completed(&runtime, run).await;
-    }
+    let before = house.server(noetl_server::Settings::default()).await;
+    let worker = work(&before);
+    complete(&before, 2).await;
+    drop(worker);
+    before.close(Duration::from_secs(30)).await;
+    let settings = StreamSettings {
+        batch: 1,
+        poll: Millis::from_hours(1),
+        ..from_the_first()
+    };
+    let _runtime = house.server(streaming_by(&nats, settings)).await;
     sees_everything(&nats, &*house.store).await;
+}
+
+/// What was made otherwise than it is set is used, and told of.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_is_not_as_it_is_set_is_told_of() {
+    let nats = Nats::start().unwrap();
+    let house = House::new().await;
+    let otherwise = Config {
+        name: "noetl_events".into(),
+        subjects: vec!["noetl.events.>".into()],
+        storage: StorageType::Memory,
+        duplicate_window: Duration::from_mins(1),
+        ..Config::default()
+    };
+    let context = jetstream(&nats).await;
+    context.create_stream(otherwise).await.unwrap();
+    let runtime = house.server(streaming_by(&nats, from_the_first())).await;
+    publishes(&runtime).await;
+    let told = runtime.stream_status().await.unwrap().trouble.unwrap();
+    let expected = "it is kept in memory, and is gone with the broker; \
+        it keeps a message for ever, and 1d is set; it knows a message for 1m, and 2m is set";
+    assert_eq!(told, expected);
+    let ready = runtime.ready().await;
+    assert_eq!(
+        ready.checks.get("stream"),
+        Some(&Health::Degraded),
+        "{ready:?}"
+    );
+    // As it is set, nothing is to be told.
+    runtime.close(Duration::from_secs(30)).await;
+    context.delete_stream("noetl_events").await.unwrap();
+    let runtime = house.server(streaming_by(&nats, from_the_first())).await;
+    publishes(&runtime).await;
+    assert_eq!(runtime.stream_status().await.unwrap().trouble, None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

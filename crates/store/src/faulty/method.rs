@@ -225,6 +225,8 @@ pub enum Method {
     Audit,
     /// [`crate::Vault::audits`]
     Audits,
+    /// [`crate::Vault::secret_acts`]
+    SecretActs,
 }
 
 impl Method {
@@ -341,5 +343,6 @@ impl Method {
         Self::CommonSecret,
         Self::Audit,
         Self::Audits,
+        Self::SecretActs,
     ];
 }

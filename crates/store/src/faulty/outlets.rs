@@ -7,16 +7,16 @@ use noetl_types::{FeedPosition, OutboxId, Text, Timestamp};
 use super::{FaultyStore, Method};
 use crate::error::StoreError;
 use crate::model::{
-    ClaimedMessage, EventKey, Failed, FeedLag, Known, LogEpoch, OutboxClaim, OutboxFacts,
-    OutboxFailure, OutboxFilter, OutboxMark, OutboxRow, QuarantineFilter, Quarantined,
-    StreamCursor, StreamMove, StreamOwner, StreamTake, StreamTaken,
+    Claimed, EventKey, Failed, FeedLag, Known, LogEpoch, OutboxClaim, OutboxFacts, OutboxFailure,
+    OutboxFilter, OutboxMark, OutboxRow, QuarantineFilter, Quarantined, StreamCursor, StreamMove,
+    StreamOwner, StreamTake, StreamTaken,
 };
 use crate::outlets::Outlets;
 use crate::store::Store;
 
 #[async_trait]
 impl<S: Store> Outlets for FaultyStore<S> {
-    async fn claim_outbox(&self, claim: OutboxClaim) -> Result<Vec<ClaimedMessage>, StoreError> {
+    async fn claim_outbox(&self, claim: OutboxClaim) -> Result<Claimed, StoreError> {
         let answer = self.fault(Method::ClaimOutbox).await?;
         answer.of(self.inner.claim_outbox(claim).await)
     }

@@ -14,6 +14,7 @@ use noetl_types::{
 };
 
 use super::{Fault, FaultyStore, Method};
+use crate::model::SecretActFilter;
 use crate::suite::fixture::{Run, all_executions, at, claim, lease_of, one, worker};
 use crate::suite::keychain::{entry, new as new_entry};
 use crate::suite::outbox::claim as outbox_claim;
@@ -260,8 +261,13 @@ async fn call_about_the_vault(store: &dyn Store) -> Vec<Result<(), StoreError>> 
         store.tokens(&tenant, None, limit).await.map(drop),
         store.revoke_token(&tenant, id, now).await.map(drop),
         store.touch_token(id, now).await,
+        store.common_secret("one".into()).await.map(drop),
         store.audit(vec![act(1, &tenant)]).await,
         store.audits(&tenant, None, limit).await.map(drop),
+        store
+            .secret_acts(SecretActFilter::default(), limit)
+            .await
+            .map(drop),
     ]
 }
 

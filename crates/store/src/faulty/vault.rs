@@ -6,7 +6,7 @@ use noetl_types::{TenantId, Text, Timestamp, TokenId};
 
 use super::{FaultyStore, Method};
 use crate::error::StoreError;
-use crate::model::{ApiToken, AuditEntry, NewAudit};
+use crate::model::{ApiToken, AuditEntry, NewAudit, SecretActFilter};
 use crate::store::Store;
 use crate::vault::Vault;
 
@@ -70,5 +70,13 @@ impl<S: Store> Vault for FaultyStore<S> {
     ) -> Result<Vec<AuditEntry>, StoreError> {
         let answer = self.fault(Method::Audits).await?;
         answer.of(self.inner.audits(tenant_id, before, limit).await)
+    }
+    async fn secret_acts(
+        &self,
+        filter: SecretActFilter,
+        limit: PageLimit,
+    ) -> Result<Vec<AuditEntry>, StoreError> {
+        let answer = self.fault(Method::SecretActs).await?;
+        answer.of(self.inner.secret_acts(filter, limit).await)
     }
 }

@@ -12,10 +12,10 @@ use super::MemoryStore;
 use super::state::{State, many};
 use crate::error::StoreError;
 use crate::model::{
-    ClaimedMessage, EventKey, Failed, FeedLag, JSON_CODEC, Known, LogEpoch, MAX_CLAIM_BYTES,
-    MAX_FEED_LAG, OfEvent, OutboxClaim, OutboxFacts, OutboxFailure, OutboxFilter, OutboxMark,
-    OutboxRow, OutboxStatus, QuarantineFilter, Quarantined, StreamBegin, StreamCursor, StreamMove,
-    StreamOwner, StreamTake, StreamTaken, body, message_id, subject,
+    Claimed, ClaimedMessage, EventKey, Failed, FeedLag, JSON_CODEC, Known, LogEpoch,
+    MAX_CLAIM_BYTES, MAX_FEED_LAG, OfEvent, OutboxClaim, OutboxFacts, OutboxFailure, OutboxFilter,
+    OutboxMark, OutboxRow, OutboxStatus, QuarantineFilter, Quarantined, StreamBegin, StreamCursor,
+    StreamMove, StreamOwner, StreamTake, StreamTaken, body, message_id, subject,
 };
 use crate::outlets::Outlets;
 use crate::seal::Sealed;
@@ -187,7 +187,7 @@ impl State {
         (json::parse(&body).unwrap_or(Json::Null), Some(of_event))
     }
 
-    fn claim_outbox(&mut self, claim: &OutboxClaim) -> Vec<ClaimedMessage> {
+    fn claim_outbox(&mut self, claim: &OutboxClaim) -> Claimed {
         let mut due: Vec<_> = self
             .outlets
             .outbox
@@ -197,14 +197,14 @@ impl State {
             .collect();
         due.sort();
         let mut bytes = 0;
-        let mut claimed = Vec::new();
+        let mut claimed = Claimed::default();
         for (_, id) in due.into_iter().take(many(claim.limit.get())) {
             let Some(row) = self.outlets.outbox.get(&id) else {
                 continue;
             };
             let (payload, of_event) = self.payload(row.execution_id, row.event_id);
             bytes += of_event.map_or(0, |it| it.bytes);
-            if bytes > MAX_CLAIM_BYTES && !claimed.is_empty() {
+            if bytes > MAX_CLAIM_BYTES && !claimed.rows.is_empty() {
                 break;
             }
             let Some(row) = self.outlets.outbox.get_mut(&id) else {
@@ -214,6 +214,7 @@ impl State {
                 row.status = OutboxStatus::Dead;
                 row.dead_at = Some(claim.now);
                 row.lease_until = None;
+                claimed.dead.push(id);
                 continue;
             }
             row.status = OutboxStatus::InFlight;
@@ -221,7 +222,7 @@ impl State {
             row.claim_owner = Some(claim.owner.clone());
             row.locked_at = Some(claim.now);
             row.lease_until = Some(claim.lease_until);
-            claimed.push(ClaimedMessage {
+            claimed.rows.push(ClaimedMessage {
                 outbox_id: id,
                 event_id: row.event_id,
                 execution_id: row.execution_id,
@@ -346,7 +347,7 @@ impl State {
 
 #[async_trait]
 impl Outlets for MemoryStore {
-    async fn claim_outbox(&self, claim: OutboxClaim) -> Result<Vec<ClaimedMessage>, StoreError> {
+    async fn claim_outbox(&self, claim: OutboxClaim) -> Result<Claimed, StoreError> {
         Ok(self.lock().claim_outbox(&claim))
     }
 

@@ -1,5 +1,6 @@
 //! Identities and their trail, behind the lock.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
@@ -9,7 +10,7 @@ use noetl_types::{TenantId, Text, Timestamp, TokenId};
 use super::MemoryStore;
 use super::state::many;
 use crate::error::StoreError;
-use crate::model::{ApiToken, AuditEntry, NewAudit, Trails};
+use crate::model::{ApiToken, AuditEntry, NewAudit, SecretActFilter, Trails};
 use crate::vault::Vault;
 
 #[derive(Debug, Default)]
@@ -122,5 +123,16 @@ impl Vault for MemoryStore {
         };
         let trail = state.kept.trail.iter().rev().filter(is_asked_for);
         Ok(trail.take(many(limit.get())).cloned().collect())
+    }
+    async fn secret_acts(
+        &self,
+        filter: SecretActFilter,
+        limit: PageLimit,
+    ) -> Result<Vec<AuditEntry>, StoreError> {
+        let state = self.lock();
+        let trail = state.kept.trail.iter();
+        let mut found: Vec<&AuditEntry> = trail.filter(|it| filter.takes(&it.act)).collect();
+        found.sort_by_key(|it| Reverse((it.act.occurred_at, it.act.audit_id)));
+        Ok(found.into_iter().take(many(limit.get())).cloned().collect())
     }
 }

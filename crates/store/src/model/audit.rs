@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use noetl_types::digest::sha256_of_parts;
-use noetl_types::{AuditId, Digest, Json, TenantId, Text, Timestamp, json};
+use noetl_types::{
+    AuditId, Digest, ExecutionId, Json, SecretOperation, TenantId, Text, Timestamp, WorkerId, json,
+};
 
 /// Something that was done, or tried.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +28,100 @@ pub struct NewAudit {
     pub outcome: Text,
     /// What else is worth knowing.
     pub detail: Json,
+    /// What it did to a secret, where it did.
+    pub secret: Option<SecretAct>,
+}
+
+/// What an act does to a secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretAct {
+    /// What is done.
+    pub operation: SecretOperation,
+    /// The name of the secret; absent where it is about many.
+    pub credential: Option<Text>,
+    /// The worker that it is for.
+    pub worker_id: Option<WorkerId>,
+    /// The run that it is for.
+    pub execution_id: Option<ExecutionId>,
+    /// The run that started that one.
+    pub parent_execution_id: Option<ExecutionId>,
+    /// The key that the secret is sealed under.
+    pub key_id: Option<Text>,
+}
+
+impl SecretAct {
+    /// An act of which nothing else is known yet.
+    pub const fn new(operation: SecretOperation) -> Self {
+        Self {
+            operation,
+            credential: None,
+            worker_id: None,
+            execution_id: None,
+            parent_execution_id: None,
+            key_id: None,
+        }
+    }
+
+    fn told(&self) -> Json {
+        let text = |text: Option<&str>| text.map_or(Json::Null, Json::from);
+        let number = |id: Option<ExecutionId>| id.map_or(Json::Null, |id| Json::from(id.get()));
+        Json::object([
+            ("operation", Json::from(self.operation.as_str())),
+            ("credential", text(self.credential.as_deref())),
+            (
+                "worker_id",
+                text(self.worker_id.as_ref().map(WorkerId::as_str)),
+            ),
+            ("execution_id", number(self.execution_id)),
+            ("parent_execution_id", number(self.parent_execution_id)),
+            ("key_id", text(self.key_id.as_deref())),
+        ])
+    }
+}
+
+/// Which acts on secrets are meant, of all tenants.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SecretActFilter {
+    /// Only those on this secret.
+    pub credential: Option<Text>,
+    /// Only those for this run.
+    pub execution_id: Option<ExecutionId>,
+    /// Only those since then.
+    pub from: Option<Timestamp>,
+    /// Only those until then.
+    pub to: Option<Timestamp>,
+    /// Only those before this one.
+    pub before: Option<(Timestamp, AuditId)>,
+}
+
+impl SecretActFilter {
+    /// Where it begins.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    pub(crate) fn begin(&self) -> Timestamp {
+        self.from.unwrap_or(Timestamp::MIN)
+    }
+
+    /// What lies before all that is behind its end.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    pub(crate) fn end(&self) -> (Timestamp, i64) {
+        let until = (self.to.unwrap_or(Timestamp::MAX), i64::MAX);
+        let before = self.before.map(|(time, id)| (time, id.get()));
+        before.map_or(until, |before| before.min(until))
+    }
+
+    pub(crate) fn takes(&self, act: &NewAudit) -> bool {
+        let Some(secret) = &act.secret else {
+            return false;
+        };
+        let place = (act.occurred_at, act.audit_id);
+        let credential = self.credential.as_ref();
+        let run = self.execution_id;
+        credential.is_none_or(|name| secret.credential.as_ref() == Some(name))
+            && run.is_none_or(|run| secret.execution_id == Some(run))
+            && self.from.is_none_or(|from| act.occurred_at >= from)
+            && self.to.is_none_or(|to| act.occurred_at <= to)
+            && self.before.is_none_or(|before| place < before)
+    }
 }
 
 /// An entry of a trail.
@@ -60,7 +156,7 @@ impl AuditEntry {
 
 fn link(before: Digest, seq: i64, act: &NewAudit) -> Digest {
     let optional = |text: &Option<Text>| text.clone().map_or(Json::Null, Json::from);
-    let told = Json::object([
+    let mut told = vec![
         ("audit_id", Json::from(act.audit_id.get())),
         ("tenant_id", Json::from(act.tenant_id.as_str())),
         ("occurred_at", Json::from(act.occurred_at.as_micros())),
@@ -70,11 +166,13 @@ fn link(before: Digest, seq: i64, act: &NewAudit) -> Digest {
         ("address", optional(&act.address)),
         ("outcome", Json::from(act.outcome.clone())),
         ("detail", act.detail.clone()),
-    ]);
+    ];
+    // Entries from before there were such acts keep their links.
+    told.extend(act.secret.as_ref().map(|secret| ("secret", secret.told())));
     sha256_of_parts(&[
         before.as_bytes(),
         &seq.to_be_bytes(),
-        &json::to_canonical(&told),
+        &json::to_canonical(&Json::object(told)),
     ])
 }
 
@@ -99,5 +197,30 @@ impl Trails {
         let entry = AuditEntry::after(*end, act);
         *end = Some((entry.seq, entry.chain));
         entry
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Trails outlive releases: what was linked once is linked so for ever.
+    #[test]
+    fn an_entry_that_is_about_no_secret_has_the_link_that_it_always_had() {
+        let act = NewAudit {
+            audit_id: AuditId::new(7).unwrap(),
+            tenant_id: TenantId::default(),
+            occurred_at: Timestamp::UNIX_EPOCH,
+            actor: "ci".into(),
+            act: "POST /api/tokens".into(),
+            target: None,
+            address: None,
+            outcome: "ok".into(),
+            detail: Json::Null,
+            secret: None,
+        };
+        let entry = AuditEntry::after(None, act);
+        let link = "f3994916a6298880de3ae3414605bafa7317388c08d28de0f18430301cf07665";
+        assert_eq!(entry.chain.to_string(), link);
     }
 }

@@ -38,7 +38,7 @@ mod wall;
 pub use append::{
     Append, AppendRefused, Appended, InvalidAppend, MAX_APPEND_EVENTS, MAX_APPEND_ITEMS,
 };
-pub use audit::{AuditEntry, NewAudit};
+pub use audit::{AuditEntry, NewAudit, SecretAct, SecretActFilter};
 pub use cache::{CachePut, Cached, CachedResult};
 pub use catalog::{
     CatalogEntry, CatalogFilter, CatalogKey, NewCatalogEntry, Registered, VersionFilter,
@@ -66,8 +66,8 @@ pub use log::{Loaded, LogPage, MAX_SNAPSHOTS, Snapshot, SnapshotKey};
 pub use machine::{MachineLease, MachineRefused, MachineRenewal, MachineRequest};
 pub use message::{LogEpoch, Message, body, message_id, reference, subject};
 pub use outbox::{
-    ClaimedMessage, Failed, JSON_CODEC, MAX_CLAIM_BYTES, MAX_COUNTED, OfEvent, OutboxClaim,
-    OutboxFacts, OutboxFailure, OutboxFilter, OutboxMark, OutboxRow, OutboxStatus,
+    Claimed, ClaimedMessage, Failed, JSON_CODEC, MAX_CLAIM_BYTES, MAX_COUNTED, OfEvent,
+    OutboxClaim, OutboxFacts, OutboxFailure, OutboxFilter, OutboxMark, OutboxRow, OutboxStatus,
     UnknownOutboxStatus, backoff,
 };
 pub use quarantine::{QuarantineFilter, Quarantined};

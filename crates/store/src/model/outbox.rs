@@ -110,6 +110,15 @@ pub struct OfEvent {
     pub bytes: usize,
 }
 
+/// What a claim gives.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Claimed {
+    /// The rows that the publisher has in hand, in the order in which they may be claimed.
+    pub rows: Vec<ClaimedMessage>,
+    /// Rows that were claimed often enough and never marked: they are dead from now on.
+    pub dead: Vec<OutboxId>,
+}
+
 /// A publisher says that a row is out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutboxMark {
@@ -290,6 +299,32 @@ mod tests {
         }
         assert_eq!(backoff(5, Millis::from_secs(10)), Millis::from_secs(10));
         assert_eq!(backoff(u32::MAX, max), Millis::from_secs(256));
+    }
+
+    #[test]
+    fn a_delay_follows_from_what_the_publisher_says_or_else_from_the_row() {
+        let outcome = |attempts, max_delay| {
+            let failure = OutboxFailure {
+                outbox_id: OutboxId::new(1).unwrap(),
+                error: Text::from("no"),
+                attempts,
+                max_delay: Millis::from_secs(max_delay),
+                max_attempts: 20,
+                now: Timestamp::UNIX_EPOCH,
+            };
+            failure.outcome(5, 0)
+        };
+        for (attempts, max_delay, seconds) in [
+            (None, 300, 16),
+            (None, 10, 10),
+            (Some(0), 300, 1),
+            (Some(5), 300, 16),
+            (Some(2), 300, 2),
+        ] {
+            let delay = Millis::from_secs(seconds);
+            let is = outcome(attempts, max_delay);
+            assert_eq!(is, Failed::Retry { delay }, "{attempts:?}");
+        }
     }
 
     #[test]

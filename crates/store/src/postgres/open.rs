@@ -8,12 +8,13 @@ use super::bind::failure;
 use super::function::{APPEND, APPEND_SHARED};
 use super::owner::{self, Guest, Owner};
 use super::pool::Pool;
+use super::query::Param;
 use super::stream::FeedBase;
 use super::{partition, rebase, rights, stream};
 use crate::error::StoreError;
-use crate::migration::{Migration, Schema, pending};
+use crate::migration::{Applied, Migration, OLDEST_PROGRAM, Schema, pending};
 
-pub(super) static MIGRATIONS: [Migration; 8] = [
+pub(super) static MIGRATIONS: [Migration; 9] = [
     Migration {
         version: 1,
         name: "tables",
@@ -53,6 +54,11 @@ pub(super) static MIGRATIONS: [Migration; 8] = [
         version: 8,
         name: "keychain",
         sql: include_str!("migrations/0008_keychain.sql"),
+    },
+    Migration {
+        version: 9,
+        name: "secret_acts",
+        sql: include_str!("migrations/0009_secret_acts.sql"),
     },
 ];
 
@@ -99,8 +105,14 @@ pub(super) async fn prepare(
     let migrated = migrate(client, &options.schema, owner).await;
     migrated.map_err(|error| owner.why_not_done(error))?;
     let ahead = (options.now, options.months_ahead);
-    let made = partition::ensure_ahead(client, owner, ahead).await;
-    made.map_err(|error| owner.why_not_done(error))?;
+    if let Err(error) = partition::ensure_ahead(client, owner, ahead).await {
+        // There is room for now; the server tells by itself when it can make no more.
+        let is_enough =
+            owner.is_kept_away(&error) && partition::has_ahead(client, (options.now, 0)).await?;
+        if !is_enough {
+            return Err(owner.why_not_done(error));
+        }
+    }
     rebase::rebase(owner.pool(), client).await
 }
 
@@ -123,7 +135,7 @@ pub(super) async fn schema(pool: &Pool) -> Result<Schema, StoreError> {
     let applied = if has_any {
         applied(client).await?
     } else {
-        Vec::new()
+        Applied::default()
     };
     Schema::of(&MIGRATIONS, &applied).map_err(StoreError::fatal)
 }
@@ -169,7 +181,8 @@ async fn migrate(client: &mut Client, schema: &str, owner: &Owner) -> Result<(),
         .map_err(failure)?;
     begin(&transaction, schema).await?;
     let applied = applied(&transaction).await?;
-    for migration in pending(&MIGRATIONS, &applied).map_err(StoreError::fatal)? {
+    let pending = pending(&MIGRATIONS, &applied).map_err(StoreError::fatal)?;
+    for migration in &pending {
         transaction
             .batch_execute(migration.sql)
             .await
@@ -185,6 +198,11 @@ async fn migrate(client: &mut Client, schema: &str, owner: &Owner) -> Result<(),
             )
             .await
             .map_err(failure)?;
+    }
+    if !pending.is_empty() {
+        let oldest: [Param<'_>; 1] = [&OLDEST_PROGRAM];
+        let say = transaction.execute(SAY_OLDEST_PROGRAM, &oldest);
+        say.await.map_err(failure)?;
     }
     for function in [&APPEND, &APPEND_SHARED] {
         function.ensure(&transaction).await.map_err(failure)?;
@@ -215,12 +233,33 @@ async fn begin(transaction: &Transaction<'_>, schema: &str) -> Result<(), StoreE
     Ok(())
 }
 
-async fn applied(client: &impl GenericClient) -> Result<Vec<(i64, Digest)>, StoreError> {
+const SAY_OLDEST_PROGRAM: &str = "INSERT INTO meta (key, value)
+    VALUES ('oldest_program', $1::bigint::text)
+    ON CONFLICT (key) DO UPDATE
+    SET value = greatest(meta.value::bigint, excluded.value::bigint)::text";
+
+/// Where it is said: not in the first tables that there were.
+const OLDEST_SAID: &str = "SELECT value::bigint FROM meta WHERE key = 'oldest_program'";
+
+async fn applied(client: &impl GenericClient) -> Result<Applied, StoreError> {
+    let has_meta = "SELECT to_regclass('meta') IS NOT NULL";
+    let has_meta = client.query_one(has_meta, &[]).await.map_err(failure)?;
+    let said = if has_meta.get(0) {
+        client.query_opt(OLDEST_SAID, &[]).await.map_err(failure)?
+    } else {
+        None
+    };
     let sql = "SELECT version, sha256 FROM schema_migration ORDER BY version";
     let rows = client.query(sql, &[]).await.map_err(failure)?;
     let migration = |row: &Row| {
         let checksum = Digest::parse(row.get(1)).map_err(StoreError::fatal)?;
         Ok((row.get(0), checksum))
     };
-    rows.iter().map(migration).collect()
+    Ok(Applied {
+        migrations: rows
+            .iter()
+            .map(migration)
+            .collect::<Result<_, StoreError>>()?,
+        oldest_program: said.map(|row| row.get(0)),
+    })
 }

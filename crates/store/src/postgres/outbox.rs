@@ -6,12 +6,13 @@ use noetl_types::id::first_id_at;
 use noetl_types::limits::PageLimit;
 use noetl_types::{OutboxId, QuarantineId, Text, Timestamp};
 
-use super::bind::{cells, failure, read_all};
+use super::bind::{cells, read_all};
+use super::block::Shape;
 use super::pool::Pool;
-use super::query::{Param, params, select};
+use super::query::{Param, select};
 use crate::error::StoreError;
 use crate::model::{
-    ClaimedMessage, Failed, MAX_CLAIM_BYTES, MAX_COUNTED, OutboxClaim, OutboxFacts, OutboxFailure,
+    Claimed, Failed, MAX_CLAIM_BYTES, MAX_COUNTED, OutboxClaim, OutboxFacts, OutboxFailure,
     OutboxFilter, OutboxMark, OutboxRow, OutboxStatus, QuarantineFilter, Quarantined,
 };
 use crate::row::{
@@ -135,8 +136,13 @@ static QUARANTINED: LazyLock<String> = LazyLock::new(|| {
     select(&QUARANTINE, page)
 });
 
-static PUT_QUARANTINE: LazyLock<String> =
-    LazyLock::new(|| super::query::insert(&QUARANTINE, "ON CONFLICT DO NOTHING"));
+static REFUSED: LazyLock<Shape> = LazyLock::new(|| Shape::new(&[QUARANTINE.columns]));
+
+static PUT_QUARANTINE: LazyLock<String> = LazyLock::new(|| {
+    let (name, columns) = (QUARANTINE.name, QUARANTINE.list());
+    let refused = REFUSED.unnest(&mut 0);
+    format!("INSERT INTO {name} ({columns}) {refused} ON CONFLICT DO NOTHING")
+});
 
 /// Ids rise with time, so that those of later times need not be looked at.
 const PURGE_QUARANTINE: &str = "DELETE FROM outbox_quarantine WHERE quarantine_id = ANY (ARRAY(
@@ -157,10 +163,7 @@ fn ids(rows: &[OutboxId]) -> Vec<i64> {
     rows.iter().map(|id| id.get()).collect()
 }
 
-pub(super) async fn claim(
-    pool: &Pool,
-    claim: &OutboxClaim,
-) -> Result<Vec<ClaimedMessage>, StoreError> {
+pub(super) async fn claim(pool: &Pool, claim: &OutboxClaim) -> Result<Claimed, StoreError> {
     let mut client = pool.get().await?;
     let params: [Param<'_>; 6] = [
         &claim.now.to_cell(),
@@ -171,7 +174,12 @@ pub(super) async fn claim(
         &i64::from(claim.max_attempts),
     ];
     let rows = client.rows(&CLAIM, &params).await?;
-    read_all(&rows, row::claimed_message)
+    let is_dead = |row: &tokio_postgres::Row| row.get(row.len() - 1);
+    let (dead, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_dead);
+    Ok(Claimed {
+        rows: read_all(&rows, row::claimed_message)?,
+        dead: read_all(&dead, |cells| Reader::new(&CLAIMED, cells).take())?,
+    })
 }
 
 pub(super) async fn mark_published(
@@ -301,15 +309,13 @@ pub(super) async fn purge(
 }
 
 pub(super) async fn quarantine(pool: &Pool, refused: &[Quarantined]) -> Result<(), StoreError> {
-    let mut pooled = pool.get().await?;
-    let transaction = pooled.transaction().await?;
+    let mut block = REFUSED.block();
     for it in refused {
-        let cells = quarantine_row(it);
-        let params = params(&cells);
-        let put = transaction.execute(PUT_QUARANTINE.as_str(), &params);
-        put.await.map_err(failure)?;
+        block.push(&quarantine_row(it));
     }
-    transaction.commit().await.map_err(failure)
+    let params: Vec<_> = block.params().collect();
+    let mut client = pool.get().await?;
+    client.rows(&PUT_QUARANTINE, &params).await.map(drop)
 }
 
 pub(super) async fn purge_quarantine(

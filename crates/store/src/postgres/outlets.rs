@@ -7,15 +7,15 @@ use noetl_types::{FeedPosition, OutboxId, Text, Timestamp};
 use super::{PostgresStore, known, outbox, stream};
 use crate::error::StoreError;
 use crate::model::{
-    ClaimedMessage, EventKey, Failed, FeedLag, Known, LogEpoch, OutboxClaim, OutboxFacts,
-    OutboxFailure, OutboxFilter, OutboxMark, OutboxRow, QuarantineFilter, Quarantined,
-    StreamCursor, StreamMove, StreamOwner, StreamTake, StreamTaken,
+    Claimed, EventKey, Failed, FeedLag, Known, LogEpoch, OutboxClaim, OutboxFacts, OutboxFailure,
+    OutboxFilter, OutboxMark, OutboxRow, QuarantineFilter, Quarantined, StreamCursor, StreamMove,
+    StreamOwner, StreamTake, StreamTaken,
 };
 use crate::outlets::Outlets;
 
 #[async_trait]
 impl Outlets for PostgresStore {
-    async fn claim_outbox(&self, claim: OutboxClaim) -> Result<Vec<ClaimedMessage>, StoreError> {
+    async fn claim_outbox(&self, claim: OutboxClaim) -> Result<Claimed, StoreError> {
         outbox::claim(&self.pool, &claim).await
     }
 

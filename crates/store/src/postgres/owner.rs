@@ -109,18 +109,21 @@ impl Owner {
         })
     }
 
+    /// Whether something could not be done since the tables are somebody else's, whom nobody names.
+    pub(super) fn is_kept_away(&self, error: &StoreError) -> bool {
+        let (StoreError::Retry { cause, .. } | StoreError::Fatal { cause }) = error;
+        let told = cause.downcast_ref::<tokio_postgres::Error>();
+        let code = told.and_then(tokio_postgres::Error::code);
+        self.server.is_none() && code == Some(&SqlState::INSUFFICIENT_PRIVILEGE)
+    }
+
     /// Why tables could not be brought up to date, where it is that they are somebody else's.
     pub(super) fn why_not_done(&self, error: StoreError) -> StoreError {
-        let is_forbidden = |cause: &Cause| {
-            let error = cause.downcast_ref::<tokio_postgres::Error>();
-            error.and_then(tokio_postgres::Error::code) == Some(&SqlState::INSUFFICIENT_PRIVILEGE)
-        };
-        match error {
-            StoreError::Fatal { cause } if self.server.is_none() && is_forbidden(&cause) => {
-                StoreError::fatal(RoleError::NotAllowed(cause))
-            }
-            other => other,
+        if !self.is_kept_away(&error) {
+            return error;
         }
+        let (StoreError::Retry { cause, .. } | StoreError::Fatal { cause }) = error;
+        StoreError::fatal(RoleError::NotAllowed(cause))
     }
 
     /// Where its connections come from.

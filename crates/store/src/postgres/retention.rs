@@ -10,6 +10,7 @@ use noetl_types::id::first_id_at;
 use noetl_types::limits::PageLimit;
 use noetl_types::{ExecutionId, FeedPosition, Text, Timestamp};
 use tokio_postgres::Transaction;
+use tokio_postgres::error::SqlState;
 
 use super::bind::failure;
 use super::open::TABLES_LOCK;
@@ -22,7 +23,11 @@ use crate::error::StoreError;
 use crate::model::{EnabledOutlets, LogPart, OldPart, Pinned};
 use crate::row::{CLEANED, ToCell as _};
 
-/// How often a part is tried whose lock is not had within half a second.
+/// How long a lock is waited for: so long may whoever appends have to wait for a drop.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
+const _: () = assert!(LOCK_TIMEOUT.as_millis() <= 500);
+
+/// How often a part is tried whose lock is not had in that time.
 const TRIES: u32 = 4;
 
 /// How long others have the locks between two tries.
@@ -125,7 +130,8 @@ pub(super) async fn old_parts(
     Ok(old)
 }
 
-/// Tries a few times, since others may have the log in hand for longer than anybody may wait.
+/// Tries a few times, since others may have the log in hand for longer than anybody may wait. Whatever
+/// the database has against it concerns this part alone; only without a connection nothing goes on.
 pub(super) async fn drop_part(
     owner: &Owner,
     part: &LogPart,
@@ -136,23 +142,21 @@ pub(super) async fn drop_part(
     loop {
         let mut pooled = owner.get().await?;
         let transaction = pooled.transaction().await?;
-        match drop_in(&transaction, part, outlets, now).await {
-            Ok(None) => {
-                transaction.commit().await.map_err(failure)?;
-                return Ok(None);
-            }
-            Ok(Some(pinned)) => {
+        let dropped = match drop_in(&transaction, part, outlets, now).await {
+            Ok(None) => transaction.commit().await.map(|()| None).map_err(refusal),
+            kept => {
                 transaction.rollback().await.map_err(failure)?;
-                return Ok(Some(pinned));
+                kept
             }
+        };
+        match dropped {
+            Ok(pinned) => return Ok(pinned),
             Err(Refusal::Lock(_)) if tries < TRIES => {
-                transaction.rollback().await.map_err(failure)?;
                 drop(pooled);
                 tries += 1;
                 tokio::time::sleep(PAUSE).await;
             }
-            Err(Refusal::Lock(text) | Refusal::Forbidden(text)) => {
-                transaction.rollback().await.map_err(failure)?;
+            Err(Refusal::Lock(text) | Refusal::Database(text)) => {
                 return Ok(Some(Pinned::Refused(text)));
             }
             Err(Refusal::Store(error)) => return Err(error),
@@ -164,29 +168,40 @@ pub(super) async fn drop_part(
 enum Refusal {
     /// A lock was not had in time.
     Lock(Text),
-    /// The table is somebody else's.
-    Forbidden(Text),
+    /// The database has something against it: the table is somebody else's, or something needs it.
+    Database(Text),
+    /// Nothing else would go either.
     Store(StoreError),
 }
 
 impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
-        Self::Store(error)
+        let (StoreError::Retry { cause, .. } | StoreError::Fatal { cause }) = &error;
+        let told = cause.downcast_ref::<tokio_postgres::Error>();
+        told.and_then(told_of_part).unwrap_or(Self::Store(error))
     }
 }
 
 fn refusal(error: tokio_postgres::Error) -> Refusal {
-    use tokio_postgres::error::SqlState;
-    let text = error
-        .as_db_error()
-        .map_or_else(|| error.to_string(), |it| it.message().to_owned());
-    match error.code() {
-        Some(&SqlState::LOCK_NOT_AVAILABLE | &SqlState::T_R_DEADLOCK_DETECTED) => {
-            Refusal::Lock(Text::from(text))
-        }
-        Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Refusal::Forbidden(Text::from(text)),
-        Some(_) | None => Refusal::Store(failure(error)),
+    Refusal::from(failure(error))
+}
+
+/// What the database has against dropping a part, where it was asked and answered.
+fn told_of_part(error: &tokio_postgres::Error) -> Option<Refusal> {
+    let told = error.as_db_error()?;
+    let is_gone = matches!(
+        *told.code(),
+        SqlState::ADMIN_SHUTDOWN | SqlState::CRASH_SHUTDOWN | SqlState::CANNOT_CONNECT_NOW
+    );
+    if is_gone || told.code().code().starts_with("08") {
+        return None;
     }
+    let detail = told.detail().map(|detail| format!(": {detail}"));
+    let text = Text::from(told.message().to_owned() + &detail.unwrap_or_default());
+    Some(match *told.code() {
+        SqlState::LOCK_NOT_AVAILABLE | SqlState::T_R_DEADLOCK_DETECTED => Refusal::Lock(text),
+        _ => Refusal::Database(text),
+    })
 }
 
 /// Executions are locked in the order of their ids. Appends do not wait for them: they conflict.
@@ -222,7 +237,7 @@ async fn note_last(transaction: &Transaction<'_>, part: &str) -> Result<(), Refu
 
 /// The part is locked first: who writes to another one waits for nobody meanwhile, however long a
 /// reader keeps it. The log as a whole is locked only when all else is done: whoever appends waits for
-/// that lock, so it is asked for no longer than half a second, and held for a look and a commit.
+/// that lock, so it is asked for no longer than [`LOCK_TIMEOUT`], and held for a look and a commit.
 ///
 /// An execution that was made in the range meanwhile is there once the log is locked. Who comes later
 /// finds the range.
@@ -232,9 +247,12 @@ async fn drop_in(
     outlets: &EnabledOutlets,
     now: Timestamp,
 ) -> Result<Option<Pinned>, Refusal> {
-    let settings = "SET LOCAL lock_timeout = '500ms'; SET LOCAL statement_timeout = '10min'";
-    let set = transaction.batch_execute(settings).await;
-    set.map_err(|error| Refusal::Store(failure(error)))?;
+    let settings = format!(
+        "SET LOCAL lock_timeout = {}; SET LOCAL statement_timeout = '10min'",
+        LOCK_TIMEOUT.as_millis()
+    );
+    let set = transaction.batch_execute(&settings).await;
+    set.map_err(refusal)?;
     let range: [Param<'_>; 2] = [&part.lo, &part.hi];
     let run = |sql| transaction.query(sql, &range);
     let lock: [Param<'_>; 1] = [&TABLES_LOCK];

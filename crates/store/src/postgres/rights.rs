@@ -1,5 +1,5 @@
 //! What the server's role may do, where it does not own the tables: everything with rows, but in the
-//! log only what adds to it.
+//! log and in the trail of acts only what adds to it.
 
 use noetl_types::Text;
 use tokio_postgres::Transaction;
@@ -20,7 +20,8 @@ const CHANGES: &str = "WITH wanted AS (
             CASE
                 WHEN word.privilege = 'SELECT' THEN TRUE
                 WHEN relation.relkind = 'v' OR relation.relname = 'schema_migration' THEN FALSE
-                WHEN starts_with(relation.relname::text, 'event') THEN word.privilege = 'INSERT'
+                WHEN starts_with(relation.relname::text, 'event') OR relation.relname = 'audit'
+                    THEN word.privilege = 'INSERT'
                 ELSE word.privilege IN ('INSERT', 'UPDATE', 'DELETE')
             END AS is_wanted
         FROM pg_class AS relation
@@ -97,7 +98,8 @@ const LEAK: &str = "SELECT CASE
             CROSS JOIN unnest(ARRAY['UPDATE', 'DELETE', 'TRUNCATE', 'TRIGGER'])
                 AS word (privilege)
             WHERE part.relnamespace = house.oid AND part.relkind IN ('r', 'p', 'v')
-                AND (starts_with(part.relname::text, 'event') OR word.privilege = 'TRIGGER')
+                AND (starts_with(part.relname::text, 'event') OR part.relname = 'audit'
+                    OR word.privilege = 'TRIGGER')
                 AND CASE word.privilege
                     WHEN 'UPDATE' THEN has_any_column_privilege(part.oid, word.privilege)
                     ELSE has_table_privilege(part.oid, word.privilege)

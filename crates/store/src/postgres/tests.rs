@@ -18,7 +18,7 @@ use tokio_postgres::NoTls;
 use super::{PostgresOptions, PostgresStore};
 use crate::suite::fixture::{Run, at, lease_of, one};
 use crate::suite::{Bench, differ, differ_in_lanes, differ_with_faults, outlet_suite, store_suite};
-use crate::{AppendRefused, FeedLimit, LogPage, Store as _, StoreError, Upkeep as _};
+use crate::{AppendRefused, FeedLimit, LogPage, Outlets as _, Store as _, StoreError, Upkeep as _};
 
 fn options(database: &Database) -> PostgresOptions {
     PostgresOptions::new(database.config(), at("12:00:00"))
@@ -433,4 +433,30 @@ async fn tables_are_there_or_missing() {
     let tables = store.tables().await.unwrap();
     let missing: Vec<_> = tables.iter().filter(|(_, is_there)| !**is_there).collect();
     assert_eq!(missing, [(&"keychain", &false)]);
+}
+
+/// A newer release was here and only added to the tables: whoever comes back works on. Where it changed
+/// what an older one uses, that one is refused.
+#[tokio::test]
+async fn tables_that_a_newer_release_added_to_are_worked_with() {
+    let database = Database::new().unwrap();
+    let run = Run::started(&open(&database).await, 1).await;
+    let newer = "ALTER TABLE noetl.execution ADD COLUMN newer TEXT;
+        ALTER TABLE noetl.event ADD COLUMN newer TEXT;
+        ALTER TABLE noetl.command ADD COLUMN newer TEXT;
+        ALTER TABLE noetl.outbox ADD COLUMN newer TEXT;
+        CREATE TABLE noetl.newer (n INT);
+        INSERT INTO noetl.schema_migration (version, name, sha256)
+        SELECT 900, 'newer', sha256 FROM noetl.schema_migration WHERE version = 1";
+    database.run(newer).unwrap();
+    let store = open(&database).await;
+    assert!(store.execution(run.id).await.unwrap().is_some());
+    crate::suite::outbox::published_run(&store, 2, 2).await;
+    let claim = crate::suite::outbox::claim("a", 10, at("12:00:00"));
+    assert_eq!(store.claim_outbox(claim).await.unwrap().rows.len(), 2);
+    let not_for_it = "UPDATE noetl.meta SET value = '900' WHERE key = 'oldest_program'";
+    database.run(not_for_it).unwrap();
+    let refused = PostgresStore::open(&options(&database)).await.unwrap_err();
+    let told = refusal_of(&refused);
+    assert!(told.contains("newer than this program"), "{told}");
 }

@@ -5,13 +5,13 @@ use std::sync::LazyLock;
 
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
-use noetl_types::{TenantId, Text, Timestamp, TokenId};
+use noetl_types::{ExecutionId, TenantId, Text, Timestamp, TokenId};
 
 use super::PostgresStore;
 use super::bind::{failure, read_all};
 use super::query::{Param, insert, lock_name, params, rows, select};
 use crate::error::StoreError;
-use crate::model::{ApiToken, AuditEntry, NewAudit, Trails};
+use crate::model::{ApiToken, AuditEntry, NewAudit, SecretActFilter, Trails};
 use crate::row::{self, AUDIT, TOKEN, ToCell as _, audit_row, token_row};
 use crate::vault::Vault;
 
@@ -48,6 +48,28 @@ static AUDITS_OF: LazyLock<String> = LazyLock::new(|| {
     let before = "WHERE tenant_id = $1 AND seq < $2::bigint ORDER BY seq DESC LIMIT $3::bigint";
     select(&AUDIT, before)
 });
+
+/// The acts on secrets: of all of them or one, for all runs or one. Each choice has its own index.
+static SECRET_ACTS: LazyLock<[[String; 2]; 2]> = LazyLock::new(|| {
+    let acts = |credential: &str, run: &str| {
+        let rest = format!(
+            "WHERE operation IS NOT NULL AND {credential} AND {run}
+             AND occurred_at >= $3::timestamptz
+             AND (occurred_at, audit_id) < ($4::timestamptz, $5::bigint)
+             ORDER BY occurred_at DESC, audit_id DESC LIMIT $6::bigint"
+        );
+        select(&AUDIT, &rest)
+    };
+    let runs = |credential: &str| {
+        ["$2::bigint IS NULL", "execution_id = $2"].map(|run| acts(credential, run))
+    };
+    ["$1::text IS NULL", "credential = $1"].map(runs)
+});
+
+fn secret_acts(filter: &SecretActFilter) -> &'static str {
+    let of_secret = &SECRET_ACTS[usize::from(filter.credential.is_some())];
+    &of_secret[usize::from(filter.execution_id.is_some())]
+}
 
 #[async_trait]
 impl Vault for PostgresStore {
@@ -152,5 +174,23 @@ impl Vault for PostgresStore {
         let before = before.unwrap_or(i64::MAX);
         let params: [Param<'_>; 3] = [&tenant_id.as_str(), &before, &i64::from(limit.get())];
         read_all(&client.rows(&AUDITS_OF, &params).await?, row::audit)
+    }
+    async fn secret_acts(
+        &self,
+        filter: SecretActFilter,
+        limit: PageLimit,
+    ) -> Result<Vec<AuditEntry>, StoreError> {
+        let mut client = self.pool.get().await?;
+        let (until, before) = filter.end();
+        let params: [Param<'_>; 6] = [
+            &filter.credential.as_ref().map(Text::as_str),
+            &filter.execution_id.map(ExecutionId::get),
+            &filter.begin().to_cell(),
+            &until.to_cell(),
+            &before,
+            &i64::from(limit.get()),
+        ];
+        let found = client.rows(secret_acts(&filter), &params).await?;
+        read_all(&found, row::audit)
     }
 }

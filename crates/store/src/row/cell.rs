@@ -7,8 +7,8 @@ use noetl_types::record::{Elapsed, SchemaVersion};
 use noetl_types::{
     AuditId, CatalogId, Chain, CommandId, CommandStatus, CredentialId, Digest, EventId, EventName,
     ExecutionId, ExecutionStatus, Json, KeychainId, MachineId, OrganizationId, OutboxId,
-    PlaybookPath, PoolName, QuarantineId, ResultId, RuntimeId, Seq, SignalId, StatusName, StepName,
-    TenantId, Text, Timestamp, TokenId, Version, WorkerId, json,
+    PlaybookPath, PoolName, QuarantineId, ResultId, RuntimeId, SecretOperation, Seq, SignalId,
+    StatusName, StepName, TenantId, Text, Timestamp, TokenId, Version, WorkerId, json,
 };
 
 use crate::model::{KeychainScope, LeaseToken, Origin, RuntimeKind, VarKind, WaitKind};
@@ -445,4 +445,5 @@ texts!(
     KeychainScope: Self::parse,
     VarKind: Self::parse,
     WaitKind: Self::parse,
+    SecretOperation: Self::parse,
 );

@@ -4,7 +4,7 @@ use noetl_types::{Json, PoolName, Scope, Scopes, Text};
 
 use super::cell::{Cell, CellProblem, CellRef, FromCell, ToCell};
 use super::table::{Cells, Corrupt, Kind, Reader, Table};
-use crate::model::{ApiToken, AuditEntry, NewAudit};
+use crate::model::{ApiToken, AuditEntry, NewAudit, SecretAct};
 
 /// A token.
 pub(crate) static TOKEN: Table = Table {
@@ -42,6 +42,12 @@ pub(crate) static AUDIT: Table = Table {
         ("outcome", Kind::Text),
         ("detail", Kind::Json),
         ("chain", Kind::Bytes),
+        ("operation", Kind::Text),
+        ("credential", Kind::Text),
+        ("worker_id", Kind::Text),
+        ("execution_id", Kind::Int),
+        ("parent_execution_id", Kind::Int),
+        ("key_id", Kind::Text),
     ],
 };
 
@@ -135,6 +141,7 @@ pub(crate) fn token(cells: Cells<'_>) -> Result<ApiToken, Corrupt> {
 
 pub(crate) fn audit_row(entry: &AuditEntry) -> Vec<Cell> {
     let act = &entry.act;
+    let secret = act.secret.as_ref();
     cells![
         act.audit_id,
         act.tenant_id,
@@ -147,25 +154,45 @@ pub(crate) fn audit_row(entry: &AuditEntry) -> Vec<Cell> {
         act.outcome,
         act.detail,
         entry.chain,
+        secret.map(|secret| secret.operation),
+        secret.and_then(|secret| secret.credential.clone()),
+        secret.and_then(|secret| secret.worker_id.clone()),
+        secret.and_then(|secret| secret.execution_id),
+        secret.and_then(|secret| secret.parent_execution_id),
+        secret.and_then(|secret| secret.key_id.clone()),
     ]
 }
 
 pub(crate) fn audit(cells: Cells<'_>) -> Result<AuditEntry, Corrupt> {
     let mut row = Reader::new(&AUDIT, cells);
     let (audit_id, tenant_id, seq) = (row.take()?, row.take()?, row.take()?);
+    let act = NewAudit {
+        audit_id,
+        tenant_id,
+        occurred_at: row.take()?,
+        actor: row.take()?,
+        act: row.take()?,
+        target: row.take()?,
+        address: row.take()?,
+        outcome: row.take()?,
+        detail: row.take::<Option<Json>>()?.unwrap_or(Json::Null),
+        secret: None,
+    };
+    let chain = row.take()?;
+    let secret = match row.take()? {
+        None => None,
+        Some(operation) => Some(SecretAct {
+            operation,
+            credential: row.take()?,
+            worker_id: row.take()?,
+            execution_id: row.take()?,
+            parent_execution_id: row.take()?,
+            key_id: row.take()?,
+        }),
+    };
     Ok(AuditEntry {
-        act: NewAudit {
-            audit_id,
-            tenant_id,
-            occurred_at: row.take()?,
-            actor: row.take()?,
-            act: row.take()?,
-            target: row.take()?,
-            address: row.take()?,
-            outcome: row.take()?,
-            detail: row.take::<Option<Json>>()?.unwrap_or(Json::Null),
-        },
+        act: NewAudit { secret, ..act },
         seq,
-        chain: row.take()?,
+        chain,
     })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use noetl_types::Digest;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, params};
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 
 use super::bind::failure;
 use super::place;
@@ -14,9 +14,9 @@ use super::writer::Writer;
 use super::{SqliteOptions, SqliteStore};
 use crate::blobs::Blobs;
 use crate::error::StoreError;
-use crate::migration::{Migration, Schema, pending};
+use crate::migration::{Applied, Migration, OLDEST_PROGRAM, Schema, pending};
 
-pub(super) static MIGRATIONS: [Migration; 8] = [
+pub(super) static MIGRATIONS: [Migration; 9] = [
     Migration {
         version: 1,
         name: "tables",
@@ -56,6 +56,11 @@ pub(super) static MIGRATIONS: [Migration; 8] = [
         version: 8,
         name: "keychain",
         sql: include_str!("migrations/0008_keychain.sql"),
+    },
+    Migration {
+        version: 9,
+        name: "secret_acts",
+        sql: include_str!("migrations/0009_secret_acts.sql"),
     },
 ];
 
@@ -236,30 +241,50 @@ fn migrate(connection: &mut Connection) -> Result<(), StoreError> {
                 ],
             )
             .map_err(failure)?;
+        if has_table(&transaction, "meta")? {
+            let said = transaction.execute(SAY_OLDEST_PROGRAM, [OLDEST_PROGRAM]);
+            said.map_err(failure)?;
+        }
         transaction.commit().map_err(failure)?;
     }
     Ok(())
 }
 
-fn applied(connection: &Connection) -> Result<Vec<(i64, Digest)>, StoreError> {
-    let has_any = connection
-        .table_exists(None, "schema_migration")
-        .map_err(failure)?;
-    if !has_any {
-        return Ok(Vec::new());
+const SAY_OLDEST_PROGRAM: &str = "INSERT INTO meta (key, value)
+    VALUES ('oldest_program', CAST(?1 AS TEXT))
+    ON CONFLICT (key) DO UPDATE
+    SET value = CAST(max(CAST(value AS INTEGER), ?1) AS TEXT)";
+
+fn has_table(connection: &Connection, table: &str) -> Result<bool, StoreError> {
+    connection.table_exists(None, table).map_err(failure)
+}
+
+fn applied(connection: &Connection) -> Result<Applied, StoreError> {
+    if !has_table(connection, "schema_migration")? {
+        return Ok(Applied::default());
     }
+    let oldest_program = if has_table(connection, "meta")? {
+        let sql = "SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'oldest_program'";
+        let said = connection.query_row(sql, [], |row| row.get(0)).optional();
+        said.map_err(failure)?
+    } else {
+        None
+    };
     let mut statement = connection
         .prepare("SELECT version, sha256 FROM schema_migration ORDER BY version")
         .map_err(failure)?;
     let rows = statement
         .query_map([], |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))
         .map_err(failure)?;
-    rows.map(|row| {
+    let migrations = rows.map(|row| {
         let (version, checksum) = row.map_err(failure)?;
         let checksum = Digest::parse(&checksum).map_err(StoreError::fatal)?;
         Ok((version, checksum))
+    });
+    Ok(Applied {
+        migrations: migrations.collect::<Result<_, StoreError>>()?,
+        oldest_program,
     })
-    .collect()
 }
 
 #[cfg(test)]

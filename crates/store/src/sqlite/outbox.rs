@@ -11,7 +11,7 @@ use super::bind::{all, execute, failure, first, micros};
 use super::query::{put, select};
 use crate::error::StoreError;
 use crate::model::{
-    ClaimedMessage, Failed, MAX_CLAIM_BYTES, MAX_COUNTED, OutboxClaim, OutboxFacts, OutboxFailure,
+    Claimed, Failed, MAX_CLAIM_BYTES, MAX_COUNTED, OutboxClaim, OutboxFacts, OutboxFailure,
     OutboxFilter, OutboxMark, OutboxRow, OutboxStatus, QuarantineFilter, Quarantined,
 };
 use crate::row::{
@@ -180,17 +180,15 @@ fn tries(cells: Cells<'_>) -> Result<(OutboxId, u32, u32), Corrupt> {
     Ok((row.take()?, row.take()?, row.take()?))
 }
 
-pub(super) fn claim(
-    connection: &Connection,
-    claim: &OutboxClaim,
-) -> Result<Vec<ClaimedMessage>, StoreError> {
+pub(super) fn claim(connection: &Connection, claim: &OutboxClaim) -> Result<Claimed, StoreError> {
     let now = micros(claim.now);
     let due = all(connection, DUE, (now, claim.limit.get()), tries)?;
     let mut bytes = 0;
-    let mut claimed = Vec::new();
+    let mut claimed = Claimed::default();
     for (id, attempts, forgiven) in due {
         if attempts.saturating_sub(forgiven) >= claim.max_attempts {
             execute(connection, DIE, (id.get(), now)).map_err(failure)?;
+            claimed.dead.push(id);
             continue;
         }
         let found = first(connection, &SELECT_CLAIMED, [id.get()], |cells| {
@@ -201,14 +199,14 @@ pub(super) fn claim(
             continue;
         };
         bytes += size;
-        if bytes > MAX_CLAIM_BYTES && !claimed.is_empty() {
+        if bytes > MAX_CLAIM_BYTES && !claimed.rows.is_empty() {
             break;
         }
         let until = micros(claim.lease_until);
         let taken = params![id.get(), claim.owner.as_str(), now, until];
         execute(connection, TAKE, taken).map_err(failure)?;
         message.attempts = message.attempts.saturating_add(1);
-        claimed.push(message);
+        claimed.rows.push(message);
     }
     Ok(claimed)
 }

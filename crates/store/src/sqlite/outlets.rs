@@ -8,9 +8,9 @@ use super::writer::Durability;
 use super::{SqliteStore, outbox, query, stream};
 use crate::error::StoreError;
 use crate::model::{
-    ClaimedMessage, EventKey, Failed, FeedLag, Known, LogEpoch, OutboxClaim, OutboxFacts,
-    OutboxFailure, OutboxFilter, OutboxMark, OutboxRow, QuarantineFilter, Quarantined,
-    StreamCursor, StreamMove, StreamOwner, StreamTake, StreamTaken,
+    Claimed, EventKey, Failed, FeedLag, Known, LogEpoch, OutboxClaim, OutboxFacts, OutboxFailure,
+    OutboxFilter, OutboxMark, OutboxRow, QuarantineFilter, Quarantined, StreamCursor, StreamMove,
+    StreamOwner, StreamTake, StreamTaken,
 };
 use crate::outlets::Outlets;
 
@@ -18,7 +18,7 @@ use crate::outlets::Outlets;
 impl Outlets for SqliteStore {
     /// A claim that a loss of power forgets is made again: what was published then goes out twice,
     /// as after any crash of a publisher.
-    async fn claim_outbox(&self, claim: OutboxClaim) -> Result<Vec<ClaimedMessage>, StoreError> {
+    async fn claim_outbox(&self, claim: OutboxClaim) -> Result<Claimed, StoreError> {
         self.writer
             .run(Durability::Forgettable, move |connection| {
                 outbox::claim(connection, &claim)

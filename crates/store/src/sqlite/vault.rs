@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
-use noetl_types::{TenantId, Text, Timestamp, TokenId};
+use noetl_types::{ExecutionId, TenantId, Text, Timestamp, TokenId};
 use rusqlite::{Connection, params, params_from_iter};
 
 use super::SqliteStore;
@@ -12,7 +12,7 @@ use super::bind::{all, execute, failure, first, micros};
 use super::shared::{insert, select};
 use super::writer::Durability;
 use crate::error::StoreError;
-use crate::model::{ApiToken, AuditEntry, NewAudit, Trails};
+use crate::model::{ApiToken, AuditEntry, NewAudit, SecretActFilter, Trails};
 use crate::row::{self, AUDIT, TOKEN, audit_row, token_row};
 use crate::vault::Vault;
 
@@ -34,6 +34,26 @@ static AUDITS_OF: LazyLock<String> = LazyLock::new(|| {
     let before = "WHERE tenant_id = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3";
     select(&AUDIT, before)
 });
+
+/// The acts on secrets: of all of them or one, for all runs or one. Each choice has its own index.
+static SECRET_ACTS: LazyLock<[[String; 2]; 2]> = LazyLock::new(|| {
+    let acts = |credential: &str, run: &str| {
+        let rest = format!(
+            "WHERE operation IS NOT NULL AND {credential} AND {run} AND occurred_at >= ?3
+             AND (occurred_at, audit_id) < (?4, ?5)
+             ORDER BY occurred_at DESC, audit_id DESC LIMIT ?6"
+        );
+        select(&AUDIT, &rest)
+    };
+    let runs =
+        |credential: &str| ["?2 IS NULL", "execution_id = ?2"].map(|run| acts(credential, run));
+    ["?1 IS NULL", "credential = ?1"].map(runs)
+});
+
+pub(super) fn secret_acts(filter: &SecretActFilter) -> &'static str {
+    let of_secret = &SECRET_ACTS[usize::from(filter.credential.is_some())];
+    &of_secret[usize::from(filter.execution_id.is_some())]
+}
 
 fn put_token(connection: &Connection, token: &ApiToken) -> Result<bool, StoreError> {
     let row = params_from_iter(token_row(token));
@@ -179,6 +199,26 @@ impl Vault for SqliteStore {
         let tenant_id = tenant_id.clone();
         self.readers
             .run(move |connection| audits(connection, &tenant_id, before, limit.get()))
+            .await
+    }
+    async fn secret_acts(
+        &self,
+        filter: SecretActFilter,
+        limit: PageLimit,
+    ) -> Result<Vec<AuditEntry>, StoreError> {
+        self.readers
+            .run(move |connection| {
+                let (until, before) = filter.end();
+                let params = params![
+                    filter.credential.as_ref().map(Text::as_str),
+                    filter.execution_id.map(ExecutionId::get),
+                    micros(filter.begin()),
+                    micros(until),
+                    before,
+                    limit.get(),
+                ];
+                all(connection, secret_acts(&filter), params, row::audit)
+            })
             .await
     }
 }

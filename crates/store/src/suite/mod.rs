@@ -90,6 +90,7 @@ macro_rules! outlet_suite {
             copy: what_is_refused_is_kept_once,
             copy: what_was_refused_is_forgotten_in_time,
             retention: r1_only_months_that_are_over_go,
+            retention: a_month_goes_from_its_very_end_on,
             retention: r1_a_late_event_of_a_dropped_execution_is_gone,
             retention: r1_unpublished_events_keep_their_month,
             retention: what_is_given_up_or_not_wanted_keeps_nothing,
@@ -200,6 +201,7 @@ macro_rules! store_suite {
             vault: all_servers_share_one_secret,
             vault: a_trail_is_linked,
             vault: racing_acts_leave_one_trail,
+            vault: acts_on_secrets_are_found_newest_first,
         }
     };
     ($bench:path: $($module:ident: $case:ident,)+) => {

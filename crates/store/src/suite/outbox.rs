@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::Bench;
 use super::fixture::{Run, at, one};
 use crate::{
-    Append, ClaimedMessage, EnabledOutlets, Failed, LogPage, MAX_CLAIM_BYTES, OutboxClaim,
+    Append, Claimed, ClaimedMessage, EnabledOutlets, Failed, LogPage, MAX_CLAIM_BYTES, OutboxClaim,
     OutboxFailure, OutboxFilter, OutboxMark, OutboxRow, OutboxStatus, Purge, Store, body, purge,
 };
 
@@ -106,7 +106,8 @@ pub(crate) async fn rows_come_with_their_events(bench: &Bench) {
     let claimed = store
         .claim_outbox(claim("a", 100, at("12:00:00")))
         .await
-        .unwrap();
+        .unwrap()
+        .rows;
     let log = store
         .events(run.id, noetl_types::Version::EMPTY, LogPage::MAX)
         .await
@@ -133,9 +134,9 @@ pub(crate) async fn claims_go_by_time_and_number(bench: &Bench) {
     assert_eq!(store.outbox_pending(at("11:59:59")).await.unwrap(), 0);
     assert_eq!(store.outbox_pending(now).await.unwrap(), 4);
     let early = claim("a", 10, at("11:59:59"));
-    assert_eq!(store.claim_outbox(early).await.unwrap(), []);
-    let first = store.claim_outbox(claim("a", 2, now)).await.unwrap();
-    let second = store.claim_outbox(claim("b", 10, now)).await.unwrap();
+    assert_eq!(store.claim_outbox(early).await.unwrap().rows, []);
+    let first = store.claim_outbox(claim("a", 2, now)).await.unwrap().rows;
+    let second = store.claim_outbox(claim("b", 10, now)).await.unwrap().rows;
     let seqs = |rows: &[ClaimedMessage]| {
         let ids = rows.iter().map(|row| row.message_id.to_string());
         ids.collect::<Vec<_>>()
@@ -154,7 +155,7 @@ pub(crate) async fn claims_go_by_time_and_number(bench: &Bench) {
         assert_eq!(outcome, Some(Failed::Retry { delay }));
     }
     let later = now.saturating_add(Millis::from_secs(1));
-    let again = store.claim_outbox(claim("c", 1, later)).await.unwrap();
+    let again = store.claim_outbox(claim("c", 1, later)).await.unwrap().rows;
     assert_eq!(seqs(&again), [id(1)]);
     let delay = store
         .mark_failed(failure(again[0].outbox_id, Some(2), later))
@@ -167,7 +168,7 @@ pub(crate) async fn claims_go_by_time_and_number(bench: &Bench) {
         })
     );
     let last = now.saturating_add(Millis::from_secs(30));
-    let again = store.claim_outbox(claim("c", 10, last)).await.unwrap();
+    let again = store.claim_outbox(claim("c", 10, last)).await.unwrap().rows;
     assert_eq!(seqs(&again), [id(2), id(1)]);
     assert_eq!((again[0].attempts, again[1].attempts), (2, 3));
 }
@@ -177,15 +178,19 @@ pub(crate) async fn o1_o2_rows_of_a_dead_publisher_come_back(bench: &Bench) {
     let store = &*bench.store;
     published_run(store, 1, 2).await;
     let now = at("12:00:00");
-    let lost = store.claim_outbox(claim("dead", 10, now)).await.unwrap();
+    let lost = store
+        .claim_outbox(claim("dead", 10, now))
+        .await
+        .unwrap()
+        .rows;
     assert_eq!(lost.len(), 2);
     let just_before = at("12:00:59.999");
     assert_eq!(store.outbox_pending(just_before).await.unwrap(), 0);
     let none = store.claim_outbox(claim("b", 10, just_before)).await;
-    assert_eq!(none.unwrap(), []);
+    assert_eq!(none.unwrap().rows, []);
     let over = at("12:01:00");
     assert_eq!(store.outbox_pending(over).await.unwrap(), 2);
-    let found = store.claim_outbox(claim("b", 10, over)).await.unwrap();
+    let found = store.claim_outbox(claim("b", 10, over)).await.unwrap().rows;
     let ids = |rows: &[ClaimedMessage]| rows.iter().map(|it| it.outbox_id).collect::<Vec<_>>();
     assert_eq!(ids(&found), ids(&lost));
     assert!(found.iter().all(|row| row.attempts == 2));
@@ -247,12 +252,14 @@ pub(crate) async fn o4_a_late_word_changes_nothing(bench: &Bench) {
         .claim_outbox(claim("a", 1, now))
         .await
         .unwrap()
+        .rows
         .remove(0);
     let over = at("12:01:00");
     let b = store
         .claim_outbox(claim("b", 1, over))
         .await
         .unwrap()
+        .rows
         .remove(0);
     assert_eq!((a.attempts, b.attempts), (1, 2));
     let late = failure(a.outbox_id, Some(1), over);
@@ -276,7 +283,7 @@ pub(crate) async fn o7_a_poison_row_dies_and_is_settled_by_hand(bench: &Bench) {
     let ids: Vec<_> = store.outbox(all()).await.unwrap();
     let ids: Vec<_> = ids.iter().map(|row| row.outbox_id).collect();
     for attempt in 1..=3 {
-        let rows = store.claim_outbox(claim("a", 10, now)).await.unwrap();
+        let rows = store.claim_outbox(claim("a", 10, now)).await.unwrap().rows;
         assert_eq!(rows.len(), 2);
         for row in rows {
             let failed = OutboxFailure {
@@ -290,7 +297,10 @@ pub(crate) async fn o7_a_poison_row_dies_and_is_settled_by_hand(bench: &Bench) {
     }
     let far = at("23:00:00");
     assert_eq!(store.outbox_pending(far).await.unwrap(), 0);
-    assert_eq!(store.claim_outbox(claim("a", 10, far)).await.unwrap(), []);
+    assert_eq!(
+        store.claim_outbox(claim("a", 10, far)).await.unwrap().rows,
+        []
+    );
     let dead = OutboxFilter {
         status: Some(OutboxStatus::Dead),
         ..all()
@@ -316,7 +326,7 @@ pub(crate) async fn o7_a_poison_row_dies_and_is_settled_by_hand(bench: &Bench) {
     assert_eq!(facts.rows.get(&OutboxStatus::Dead), Some(&1));
     assert_eq!(facts.rows.get(&OutboxStatus::Pending), Some(&1));
     assert_eq!(facts.oldest_unpublished, Some(at("12:00:00")));
-    let again = store.claim_outbox(claim("a", 10, now)).await.unwrap();
+    let again = store.claim_outbox(claim("a", 10, now)).await.unwrap().rows;
     assert_eq!(again.len(), 1);
     assert_eq!((again[0].outbox_id, again[0].attempts), (ids[1], 4));
     let failed = OutboxFailure {
@@ -342,24 +352,31 @@ pub(crate) async fn o7_a_row_that_nobody_survives_dies(bench: &Bench) {
             max_attempts: 3,
             ..claim("a", 1, now)
         };
-        assert_eq!(store.claim_outbox(asked).await.unwrap().len(), 1);
+        assert_eq!(store.claim_outbox(asked).await.unwrap().rows.len(), 1);
         now = now.saturating_add(Millis::from_secs(60));
     }
     let asked = OutboxClaim {
         max_attempts: 3,
         ..claim("a", 1, now)
     };
-    assert_eq!(store.claim_outbox(asked).await.unwrap(), []);
+    let given = store.claim_outbox(asked.clone()).await.unwrap();
     let rows = store.outbox(all()).await.unwrap();
     assert_eq!(rows[0].status, OutboxStatus::Dead);
     assert_eq!(rows[0].dead_at, Some(now));
+    // Whoever claimed is told of it, once.
+    let told = Claimed {
+        rows: vec![],
+        dead: vec![rows[0].outbox_id],
+    };
+    assert_eq!(given, told);
+    assert_eq!(store.claim_outbox(asked).await.unwrap(), Claimed::default());
 }
 
 pub(crate) async fn o9_published_rows_are_purged_in_batches(bench: &Bench) {
     let store = &*bench.store;
     published_run(store, 1, 5).await;
     let now = at("12:00:00");
-    let rows = store.claim_outbox(claim("a", 4, now)).await.unwrap();
+    let rows = store.claim_outbox(claim("a", 4, now)).await.unwrap().rows;
     for (row, time) in rows
         .iter()
         .zip(["12:00:01", "12:00:02", "12:00:03", "12:00:04"])
@@ -396,7 +413,7 @@ pub(crate) async fn rows_that_were_given_up_are_purged(bench: &Bench) {
     let store = &*bench.store;
     published_run(store, 1, 4).await;
     let now = at("12:00:00");
-    let rows = store.claim_outbox(claim("a", 4, now)).await.unwrap();
+    let rows = store.claim_outbox(claim("a", 4, now)).await.unwrap().rows;
     for row in &rows[..3] {
         let failed = OutboxFailure {
             max_attempts: 1,
@@ -440,7 +457,7 @@ pub(crate) async fn payloads_of_a_claim_are_bounded(bench: &Bench) {
     let mut calls = 0;
     while seen < 5 {
         let now = at("12:00:00");
-        let rows = store.claim_outbox(claim("a", 10, now)).await.unwrap();
+        let rows = store.claim_outbox(claim("a", 10, now)).await.unwrap().rows;
         let bytes: usize = rows
             .iter()
             .map(|it| json::to_canonical(&it.payload).len())
@@ -473,7 +490,7 @@ pub(crate) async fn o4_racing_publishers_share_no_row(bench: &Bench) {
                     max_attempts: u32::MAX,
                     ..claim(&owner, 7, now)
                 };
-                let rows = store.claim_outbox(asked).await.unwrap();
+                let rows = store.claim_outbox(asked).await.unwrap().rows;
                 if (round + number) % 3 == 0 {
                     continue;
                 }
@@ -496,7 +513,7 @@ pub(crate) async fn o4_racing_publishers_share_no_row(bench: &Bench) {
             max_attempts: u32::MAX,
             ..claim("last", 1000, end)
         };
-        let rows = store.claim_outbox(asked).await.unwrap();
+        let rows = store.claim_outbox(asked).await.unwrap().rows;
         if rows.is_empty() {
             break;
         }

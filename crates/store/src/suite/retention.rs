@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use noetl_types::limits::PageLimit;
-use noetl_types::{ExecutionStatus, Month, Text, Timestamp};
+use noetl_types::{ExecutionStatus, Millis, Month, Text, Timestamp};
 use tokio::task::JoinSet;
 
 use super::Bench;
@@ -119,6 +119,20 @@ pub(crate) async fn r1_only_months_that_are_over_go(bench: &Bench) {
     assert_eq!(log(&present).await, 2);
 }
 
+pub(crate) async fn a_month_goes_from_its_very_end_on(bench: &Bench) {
+    let store = &*bench.store;
+    ended(store, run_of(8, 1)).await;
+    let end = Month::new(2026, 9).unwrap().first_instant();
+    let just_before = end.saturating_sub(Millis::from_ms(1));
+    for (before, expected) in [(just_before, &[][..]), (end, &["event_y2026m08"])] {
+        let asked = Purge {
+            events_before: Some(before),
+            ..before_november(store).await
+        };
+        assert_eq!(names(&purged(store, &asked).await.dropped), expected);
+    }
+}
+
 /// Promise 22: no fresh partial history.
 pub(crate) async fn r1_a_late_event_of_a_dropped_execution_is_gone(bench: &Bench) {
     let store = &*bench.store;
@@ -159,7 +173,8 @@ pub(crate) async fn r1_unpublished_events_keep_their_month(bench: &Bench) {
     let rows = store
         .claim_outbox(claim("p", 10, at("12:00:00")))
         .await
-        .unwrap();
+        .unwrap()
+        .rows;
     let marks = rows.iter().map(mark).collect();
     store.mark_published(marks, at("12:00:00")).await.unwrap();
     // The stream has not even begun.
@@ -204,7 +219,8 @@ pub(crate) async fn what_is_given_up_or_not_wanted_keeps_nothing(bench: &Bench) 
     let rows = store
         .claim_outbox(claim("p", 2, at("12:00:00")))
         .await
-        .unwrap();
+        .unwrap()
+        .rows;
     for row in rows {
         let failed = crate::OutboxFailure {
             max_attempts: 1,

@@ -168,7 +168,7 @@ pub(crate) async fn t11_a_new_life_of_the_log_has_new_names(bench: &Bench) {
     let run = published_run(store, 1, 2).await;
     let now = at("12:00:00");
     let cursor = taken(store, take(NAME, "a", now)).await;
-    let out = store.claim_outbox(claim("p", 1, now)).await.unwrap();
+    let out = store.claim_outbox(claim("p", 1, now)).await.unwrap().rows;
     store
         .mark_published(vec![mark(&out[0])], now)
         .await

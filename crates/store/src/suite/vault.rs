@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use noetl_types::limits::PageLimit;
 use noetl_types::{
-    AuditId, Json, OrganizationId, PoolName, Scope, TenantId, Text, TokenId, json, sha256,
+    AuditId, ExecutionId, Json, OrganizationId, PoolName, Scope, SecretOperation, TenantId, Text,
+    Timestamp, TokenId, WorkerId, json, sha256,
 };
 use tokio::task::JoinSet;
 
 use super::Bench;
 use super::fixture::at;
-use crate::{ApiToken, AuditEntry, NewAudit, Store};
+use crate::{ApiToken, AuditEntry, NewAudit, SecretAct, SecretActFilter, Store};
 
 fn tenant(name: &str) -> TenantId {
     TenantId::new(name).unwrap()
@@ -144,6 +145,22 @@ pub(crate) fn act(number: i64, tenant_id: &TenantId) -> NewAudit {
         address: Some("127.0.0.1".into()),
         outcome: "ok".into(),
         detail: json::parse(br#"{"scopes":["worker"]}"#).unwrap(),
+        secret: None,
+    }
+}
+
+fn secret_act(number: i64, tenant_id: &TenantId, credential: &str, run: i64) -> NewAudit {
+    NewAudit {
+        occurred_at: Timestamp::from_unix_ms(number * 1_000).unwrap(),
+        secret: Some(SecretAct {
+            credential: Some(credential.into()),
+            worker_id: WorkerId::new("w1").ok(),
+            execution_id: ExecutionId::new(run).ok(),
+            parent_execution_id: ExecutionId::new(run + 1).ok(),
+            key_id: Some("k1".into()),
+            ..SecretAct::new(SecretOperation::Lend)
+        }),
+        ..act(number, tenant_id)
     }
 }
 
@@ -165,6 +182,7 @@ pub(crate) async fn a_trail_is_linked(bench: &Bench) {
         target: None,
         address: None,
         detail: Json::Null,
+        secret: Some(SecretAct::new(SecretOperation::Rotate)),
         ..act(2, &acme)
     };
     let first = vec![act(1, &acme), act(5, &other), bare.clone()];
@@ -180,9 +198,16 @@ pub(crate) async fn a_trail_is_linked(bench: &Bench) {
     assert!(is_whole(&trail(store, &other).await));
 
     // What is changed, left out or put in shows.
-    let mut changed = entries.clone();
-    changed[1].act.outcome = "denied".into();
-    assert!(!is_whole(&changed));
+    let changes: [fn(&mut NewAudit); 3] = [
+        |act| act.outcome = "denied".into(),
+        |act| act.secret = None,
+        |act| act.secret.as_mut().unwrap().credential = Some("x".into()),
+    ];
+    for change in changes {
+        let mut changed = entries.clone();
+        change(&mut changed[1].act);
+        assert!(!is_whole(&changed));
+    }
     assert!(!is_whole(&[entries[0].clone(), entries[2].clone()]));
     assert!(!is_whole(&entries[1..]));
 
@@ -209,5 +234,67 @@ pub(crate) async fn racing_acts_leave_one_trail(bench: &Bench) {
         let entries = trail(&*bench.store, tenant_id).await;
         assert_eq!(entries.len(), 32);
         assert!(is_whole(&entries));
+    }
+}
+
+pub(crate) async fn acts_on_secrets_are_found_newest_first(bench: &Bench) {
+    let store = &*bench.store;
+    let (acme, other) = (tenant("acme"), TenantId::default());
+    let rotated = NewAudit {
+        occurred_at: Timestamp::from_unix_ms(4_000).unwrap(),
+        secret: Some(SecretAct::new(SecretOperation::Rotate)),
+        ..act(4, &other)
+    };
+    let acts = vec![
+        secret_act(3, &acme, "api", 9),
+        act(9, &acme),
+        secret_act(1, &acme, "api", 8),
+        secret_act(2, &other, "pg", 9),
+        rotated.clone(),
+    ];
+    store.audit(acts).await.unwrap();
+    let found = async |filter: SecretActFilter, limit: u32| {
+        let limit = PageLimit::clamped(limit.into());
+        let found = store.secret_acts(filter, limit).await.unwrap();
+        let ids = found.iter().map(|it| it.act.audit_id.get());
+        (ids.collect::<Vec<_>>(), found)
+    };
+    let all = SecretActFilter::default;
+    let (ids, entries) = found(all(), 10).await;
+    assert_eq!(ids, [4, 3, 2, 1]);
+    assert_eq!(entries[0].act, rotated);
+    assert_eq!(entries[1].act, secret_act(3, &acme, "api", 9));
+    assert_eq!(found(all(), 2).await.0, [4, 3]);
+    let second = |number: i64| Timestamp::from_unix_ms(number * 1_000).unwrap();
+    let of = |credential: &str| SecretActFilter {
+        credential: Some(credential.into()),
+        ..all()
+    };
+    let run = SecretActFilter {
+        execution_id: ExecutionId::new(9).ok(),
+        ..all()
+    };
+    let both = SecretActFilter {
+        execution_id: ExecutionId::new(9).ok(),
+        ..of("api")
+    };
+    let middle = SecretActFilter {
+        from: Some(second(2)),
+        to: Some(second(3)),
+        ..all()
+    };
+    let rest = SecretActFilter {
+        before: Some((second(3), AuditId::new(3).unwrap())),
+        ..middle.clone()
+    };
+    for (filter, ids) in [
+        (of("api"), vec![3, 1]),
+        (of("nobody"), vec![]),
+        (run, vec![3, 2]),
+        (both, vec![3]),
+        (middle, vec![3, 2]),
+        (rest, vec![2]),
+    ] {
+        assert_eq!(found(filter.clone(), 10).await.0, ids, "{filter:?}");
     }
 }

@@ -18,12 +18,23 @@ impl Database {
         Self::of(&Cluster::shared()?)
     }
 
+    /// Makes a database in the shared cluster that sorts, and knows letters, as a language does. The
+    /// programs of PostgreSQL have to be built with ICU, as those of distributions are.
+    pub fn in_icu_locale(locale: &str) -> Result<Self, PostgresMissing> {
+        let options = format!("TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE '{locale}'");
+        Self::made(&Cluster::shared()?, &options)
+    }
+
     /// Makes a database in a given cluster, which lives as long as the value at least.
     pub fn of(cluster: &Cluster) -> Result<Self, PostgresMissing> {
+        Self::made(cluster, "")
+    }
+
+    fn made(cluster: &Cluster, options: &str) -> Result<Self, PostgresMissing> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("t{}_{count}", std::process::id());
-        cluster.psql("postgres", &format!("CREATE DATABASE {name}"))?;
+        cluster.psql("postgres", &format!("CREATE DATABASE {name} {options}"))?;
         Ok(Self {
             cluster: cluster.clone(),
             name,

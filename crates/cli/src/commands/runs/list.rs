@@ -3,16 +3,15 @@
 use clap::Args;
 use noetl_api::execution::ExecutionLine;
 use noetl_api::query::ExecutionsQuery;
-use noetl_server::{Clock as _, SystemClock};
 use noetl_types::limits::PageLimit;
-use noetl_types::{ExecutionStatus, Millis, Text, Timestamp};
+use noetl_types::{ExecutionStatus, Text, Timestamp};
 
 use super::status;
 use crate::config::{Client, Flags};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::io::Io;
-use crate::output::{Cell, Column, Output, Table, Times};
+use crate::output::{Cell, Column, Output, Table, Times, read_when};
 use crate::progress::human;
 use crate::reach::{Reached, Wants};
 use crate::render::palette;
@@ -67,14 +66,6 @@ fn read_status(text: &str) -> Result<ExecutionStatus, String> {
         let hint = near.map(|near| format!(": did you mean {}?", near.to_lowercase()));
         format!("it is not a status{}", hint.unwrap_or_default())
     })
-}
-
-fn read_when(text: &str) -> Result<Timestamp, String> {
-    if let Ok(age) = Millis::parse(text) {
-        return Ok(SystemClock.now().saturating_sub(age));
-    }
-    Timestamp::parse(text)
-        .map_err(|_| "it is neither a duration such as 2h nor a time as of RFC 3339".to_owned())
 }
 
 impl Filter {

@@ -1,14 +1,13 @@
 //! Credentials: kept, listed, lent.
 
-use axum::extract::State;
 use noetl_api::credential::{
     CredentialList, CredentialView, CredentialWish, DeletedCredential, KeyStatus, PutCredential,
-    Rotation, RotationRequest, WalletRotation,
+    Rotation, RotationRequest, SealedCredential, WalletRotation,
 };
-use noetl_types::{ErrorCode, WorkerId};
+use noetl_types::{ErrorCode, SecretOperation, WorkerId};
 
 use crate::http::access::Scope;
-use crate::http::acting::{App, For};
+use crate::http::acting::{For, ForAll};
 use crate::http::answer::Answer;
 use crate::http::body::{JsonBody, JsonBodyOrDefault};
 use crate::http::failure::Failure;
@@ -48,6 +47,7 @@ pub(in crate::http) async fn one(
     if !wants_data {
         return Ok(Answer(app.runtime.credential(&key).await?));
     }
+    app.runtime.jot(|act| act.operation = SecretOperation::Read);
     let lent = match (execution_id, worker_id) {
         (Some(execution_id), Some(worker_id)) if app.identity.may(Scope::Worker) => {
             let wish = CredentialWish {
@@ -58,13 +58,38 @@ pub(in crate::http) async fn one(
             app.runtime.lend_credential(wish).await?
         }
         _ if app.identity.may(Scope::CredAdmin) => app.runtime.reveal_credential(&key).await?,
-        _ => {
-            let text = "a secret is shown to a worker that names its execution_id and worker_id, or \
-                to who has the scope cred:admin";
-            return Err(Failure::new(ErrorCode::Forbidden, text));
-        }
+        _ => return Err(not_lent()),
     };
     Ok(Answer(lent))
+}
+
+/// The same, so that only the worker can open it.
+pub(in crate::http) async fn sealed(
+    For(app): For,
+    TextOf(key): TextOf,
+    mut params: Params,
+) -> Result<Answer<SealedCredential>, Failure> {
+    let execution_id = params.read("execution_id", str::parse)?;
+    let Some(worker_id) = params.read("worker_id", str::parse::<WorkerId>)? else {
+        let text = "worker_id: it says for whom the secret is to be sealed";
+        return Err(Failure::new(ErrorCode::BadQuery, text));
+    };
+    let sealed = match execution_id {
+        Some(execution_id) if app.identity.may(Scope::Worker) => {
+            let wish = CredentialWish {
+                name: key.into(),
+                execution_id,
+                worker_id,
+            };
+            app.runtime.lend_sealed(wish).await?
+        }
+        _ if app.identity.may(Scope::CredAdmin) => {
+            let sealed = app.runtime.reveal_sealed(&key, &worker_id, execution_id);
+            sealed.await?
+        }
+        _ => return Err(not_lent()),
+    };
+    Ok(Answer(sealed))
 }
 
 /// Forgets a credential.
@@ -85,15 +110,21 @@ pub(in crate::http) async fn rotate(
 
 /// The same for all tenants.
 pub(in crate::http) async fn rotate_all(
-    State(app): State<App>,
+    ForAll(runtime): ForAll,
     JsonBodyOrDefault(request): JsonBodyOrDefault<RotationRequest>,
 ) -> Result<Answer<WalletRotation>, Failure> {
-    Ok(Answer(app.of_nobody().rotate_wallet(request).await?))
+    Ok(Answer(runtime.rotate_wallet(request).await?))
 }
 
 /// Which keys secrets are under.
 pub(in crate::http) async fn key_status(
-    State(app): State<App>,
+    ForAll(runtime): ForAll,
 ) -> Result<Answer<KeyStatus>, Failure> {
-    Ok(Answer(app.of_nobody().key_status().await?))
+    Ok(Answer(runtime.key_status().await?))
+}
+
+fn not_lent() -> Failure {
+    let text = "a secret is shown to a worker that names its execution_id and worker_id, or to who has \
+        the scope cred:admin";
+    Failure::new(ErrorCode::Forbidden, text)
 }

@@ -7,34 +7,34 @@ use noetl_api::internal::{
 };
 use noetl_types::Json;
 
-use crate::http::acting::App;
+use crate::http::acting::{App, ForCopies};
 use crate::http::answer::Answer;
 use crate::http::body::{JsonBody, JsonBodyOrDefault, JsonListBody};
 use crate::http::failure::Failure;
 
 /// Copies events into the log.
 pub(in crate::http) async fn project(
-    State(app): State<App>,
+    ForCopies(runtime, scope): ForCopies,
     JsonBody(request): JsonBody<ProjectRequest>,
 ) -> Result<Answer<ProjectAnswer>, Failure> {
-    Ok(Answer(app.of_nobody().project(request).await?))
+    Ok(Answer(runtime.project(request, scope).await?))
 }
 
 /// Copies events into the log, as workers tell them.
 pub(in crate::http) async fn materialize(
-    State(app): State<App>,
+    ForCopies(runtime, scope): ForCopies,
     JsonListBody(events): JsonListBody<SentEvent>,
 ) -> Result<Answer<MaterializeAnswer>, Failure> {
     let events = events.into_iter().map(|sent| sent.0).collect();
-    Ok(Answer(app.of_nobody().materialize(events).await?))
+    Ok(Answer(runtime.materialize(events, scope).await?))
 }
 
 /// Lets read models follow their logs.
 pub(in crate::http) async fn advance(
-    State(app): State<App>,
+    ForCopies(runtime, scope): ForCopies,
     JsonBody(request): JsonBody<AdvanceRequest>,
 ) -> Result<Answer<AdvanceAnswer>, Failure> {
-    Ok(Answer(app.of_nobody().advance(request).await?))
+    Ok(Answer(runtime.advance(request, scope).await?))
 }
 
 /// Drops what is old.

@@ -6,12 +6,12 @@ use noetl_types::limits::PageLimit;
 use noetl_types::{CatalogId, ErrorCode, WorkerId};
 
 use crate::http::access::Scope;
-use crate::http::acting::For;
+use crate::http::acting::{Acting, For};
 use crate::http::answer::Answer;
 use crate::http::body::JsonBody;
 use crate::http::failure::Failure;
 use crate::http::params::{CatalogOf, KeychainOf, Params};
-use crate::runtime::{KeychainKey, KeychainReader};
+use crate::runtime::{KeychainCaller, KeychainKey};
 
 /// Keeps what was resolved.
 pub(in crate::http) async fn put(
@@ -28,7 +28,10 @@ pub(in crate::http) async fn put(
         scope: scope.unwrap_or(KeychainScope::Global),
         execution_id: request.execution_id,
     };
-    Ok(Answer(app.runtime.put_keychain(key, request).await?))
+    let caller = caller(&app, request.worker_id.clone());
+    Ok(Answer(
+        app.runtime.put_keychain(key, request, caller).await?,
+    ))
 }
 
 /// What was resolved; its data only for an admin of secrets, and for a worker that needs it.
@@ -38,15 +41,8 @@ pub(in crate::http) async fn one(
     mut params: Params,
 ) -> Result<Answer<KeychainView>, Failure> {
     let key = key_of(catalog_id, name, &mut params)?;
-    let worker_id = params.read("worker_id", str::parse::<WorkerId>)?;
-    let reader = if app.identity.may(Scope::CredAdmin) {
-        KeychainReader::Admin
-    } else if app.identity.may(Scope::Worker) {
-        KeychainReader::Worker(worker_id)
-    } else {
-        KeychainReader::Onlooker
-    };
-    Ok(Answer(app.runtime.keychain(&key, reader).await?))
+    let caller = caller(&app, params.read("worker_id", str::parse)?);
+    Ok(Answer(app.runtime.keychain(&key, caller).await?))
 }
 
 /// Forgets what was resolved.
@@ -56,7 +52,8 @@ pub(in crate::http) async fn delete(
     mut params: Params,
 ) -> Result<Answer<KeychainDeleted>, Failure> {
     let key = key_of(catalog_id, name, &mut params)?;
-    Ok(Answer(app.runtime.delete_keychain(&key).await?))
+    let caller = caller(&app, params.read("worker_id", str::parse)?);
+    Ok(Answer(app.runtime.delete_keychain(&key, caller).await?))
 }
 
 /// All that is kept for a definition, without its data.
@@ -69,6 +66,16 @@ pub(in crate::http) async fn list(
     let cursor = params.text("cursor")?;
     let listed = app.runtime.keychain_of(catalog_id, limit, cursor);
     Ok(Answer(listed.await?))
+}
+
+fn caller(app: &Acting, worker_id: Option<WorkerId>) -> KeychainCaller {
+    if app.identity.may(Scope::CredAdmin) {
+        KeychainCaller::Admin
+    } else if app.identity.may(Scope::Worker) {
+        KeychainCaller::Worker(worker_id)
+    } else {
+        KeychainCaller::Onlooker
+    }
 }
 
 fn key_of(

@@ -2,23 +2,24 @@
 
 use noetl_api::replay::{Cut, ReplayAnswer, ReplayQuery};
 use noetl_types::replay::Projection;
-use noetl_types::{ErrorCode, EventId, ExecutionId, TenantId, Timestamp};
+use noetl_types::{ErrorCode, EventId, ExecutionId, Timestamp};
 
 use crate::http::acting::For;
 use crate::http::answer::Answer;
 use crate::http::failure::Failure;
 use crate::http::params::Params;
+use crate::runtime::Behalf;
 
 /// An execution as of a moment.
 pub(in crate::http) async fn state(
     For(app): For,
     mut params: Params,
 ) -> Result<Answer<ReplayAnswer>, Failure> {
-    let query = read(&mut params, app.runtime.tenant())?;
+    let query = read(&mut params, app.runtime.behalf())?;
     Ok(Answer(app.runtime.replay_state(query).await?))
 }
 
-fn read(params: &mut Params, caller: &TenantId) -> Result<ReplayQuery, Failure> {
+fn read(params: &mut Params, caller: &Behalf) -> Result<ReplayQuery, Failure> {
     let execution_id = params
         .text("execution_id")?
         .ok_or_else(|| Failure::new(ErrorCode::BadQuery, "execution_id is missing"))?;
@@ -30,10 +31,10 @@ fn read(params: &mut Params, caller: &TenantId) -> Result<ReplayQuery, Failure> 
     Ok(ReplayQuery {
         tenant_id: params
             .read("tenant_id", str::parse)?
-            .unwrap_or_else(|| caller.clone()),
+            .unwrap_or_else(|| caller.tenant_id.clone()),
         organization_id: params
             .read("organization_id", str::parse)?
-            .unwrap_or(usual.organization_id),
+            .unwrap_or_else(|| caller.organization_id.clone()),
         cut: cut(params)?,
         projection: params
             .read("projection", Projection::parse)?

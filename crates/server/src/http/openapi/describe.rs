@@ -20,7 +20,7 @@ mod made {
     use schemars::{JsonSchema, Schema, SchemaGenerator};
 
     use crate::http::access::Caller;
-    use crate::http::acting::{App, For};
+    use crate::http::acting::{App, For, ForAll, ForCopies};
     use crate::http::answer::Answer;
     use crate::http::body::{JsonBody, JsonBodyOrDefault, JsonListBody};
     use crate::http::failure::Failure;
@@ -61,6 +61,8 @@ mod made {
     }
 
     impl Read for For {}
+    impl Read for ForCopies {}
+    impl Read for ForAll {}
     impl Read for State<App> {}
     impl Read for Extension<Caller> {}
     impl Read for HeaderMap {}

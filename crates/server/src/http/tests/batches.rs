@@ -15,10 +15,10 @@ use crate::http::settings::HttpSettings;
 const BATCH: &str = "/api/events/batch";
 
 /// A run whose first command `w1` has claimed.
-struct Claimed<'h> {
-    house: &'h House,
-    execution_id: String,
-    command: Value,
+pub(super) struct Claimed<'h> {
+    pub(super) house: &'h House,
+    pub(super) execution_id: String,
+    pub(super) command: Value,
 }
 
 impl<'h> Claimed<'h> {
@@ -33,18 +33,18 @@ impl<'h> Claimed<'h> {
     }
 
     /// An event of the command.
-    fn event(&self, id: i64, name: &str) -> Value {
+    pub(super) fn event(&self, id: i64, name: &str) -> Value {
         json!({ "step": "start", "event_type": name, "event_id": id,
             "payload": { "command_id": self.command, "result": 1 } })
     }
 
-    async fn tell(&self, events: &[Value]) -> Reply {
+    pub(super) async fn tell(&self, events: &[Value]) -> Reply {
         let body =
             json!({ "execution_id": self.execution_id, "worker_id": "w1", "events": events });
         self.house.post(BATCH, body).await
     }
 
-    async fn words(&self) -> Vec<String> {
+    pub(super) async fn words(&self) -> Vec<String> {
         self.house.words(&self.execution_id).await
     }
 
@@ -57,7 +57,7 @@ impl<'h> Claimed<'h> {
 }
 
 /// Something that shapes nothing.
-fn order(id: i64, number: i64) -> Value {
+pub(super) fn order(id: i64, number: i64) -> Value {
     json!({ "step": "start", "event_type": "order.made", "event_id": id,
         "payload": { "number": number }, "meta": { "business_object": { "type": "order" } } })
 }
@@ -73,7 +73,7 @@ fn whole(claimed: &Claimed<'_>) -> [Value; 4] {
 }
 
 /// A store that counts appends, of which some go wrong.
-fn counted(
+pub(super) fn counted(
     plan: impl Fn(usize) -> Fault + Send + Sync + 'static,
 ) -> (Arc<AtomicUsize>, Arc<FaultyStore<MemoryStore>>) {
     let appends = Arc::new(AtomicUsize::new(0));
@@ -272,6 +272,110 @@ async fn a_batch_whose_answer_is_lost_is_answered_once() {
         (1, 1),
         "{words:?}"
     );
+}
+
+/// The same without the ids of their sender.
+fn nameless<const N: usize>(mut events: [Value; N]) -> [Value; N] {
+    for event in &mut events {
+        event.as_object_mut().unwrap().remove("event_id");
+    }
+    events
+}
+
+/// The ids that the server gave are there, so its own word is known to it.
+#[tokio::test(start_paused = true)]
+async fn a_batch_without_ids_whose_answer_is_lost_is_answered_once() {
+    let losing = Arc::new(AtomicUsize::new(0));
+    let plan = Arc::clone(&losing);
+    let (_, store) = counted(move |_| match plan.swap(0, Ordering::SeqCst) {
+        0 => Fault::None,
+        _ => Fault::After,
+    });
+    let house = house_on(store).await;
+    let mut claimed = Claimed::of(&house).await;
+    let mut before = claimed.ids().await.len();
+    for last in ["COMPLETED", "RUNNING"].into_iter().rev() {
+        losing.store(1, Ordering::SeqCst);
+        let events = nameless([order(0, 1), claimed.event(0, "call.done")]);
+        let taken = claimed.tell(&events).await;
+        assert!(is_ok(&taken), "{}", taken.text);
+        let ids = claimed.ids().await;
+        for id in taken.at("/event_ids").as_array().unwrap() {
+            let id = id.to_string();
+            let found = ids[before..].iter().filter(|found| **found == id);
+            assert_eq!(found.count(), 1, "{id} in {ids:?}");
+        }
+        assert_eq!(house.status(&claimed.execution_id).await, last);
+        if last == "RUNNING" {
+            claimed.command = house.claimed(&claimed.execution_id).await;
+        }
+        before = claimed.ids().await.len();
+    }
+    let words = claimed.words().await;
+    let orders = words.iter().filter(|word| *word == "order.made");
+    assert_eq!(orders.count(), 2, "{words:?}");
+}
+
+/// Nobody is told that nothing was done while it may be written.
+#[tokio::test(start_paused = true)]
+async fn a_store_without_connections_behind_a_lost_answer_is_no_refusal() {
+    for unavailable in [Method::Load, Method::Event] {
+        let is_lost = Arc::new(AtomicUsize::new(0));
+        let (losing, count) = (Arc::clone(&is_lost), Arc::new(AtomicUsize::new(0)));
+        let plan = move |method| {
+            let is_first = || count.fetch_add(1, Ordering::SeqCst) == 0;
+            match losing.load(Ordering::SeqCst) {
+                1 if method == Method::Append && is_first() => Fault::After,
+                1 if method == unavailable => Fault::Saturated,
+                _ => Fault::None,
+            }
+        };
+        let house = house_on(Arc::new(FaultyStore::new(
+            MemoryStore::new(),
+            Box::new(plan),
+        )))
+        .await;
+        let claimed = Claimed::of(&house).await;
+        is_lost.store(1, Ordering::SeqCst);
+        let told = claimed.tell(&nameless([order(0, 1)])).await;
+        told.is_problem(ErrorCode::StoreUnavailable);
+        is_lost.store(0, Ordering::SeqCst);
+        let words = claimed.words().await;
+        assert_eq!(words.last().map(String::as_str), Some("order.made"));
+    }
+}
+
+/// What comes after a cancel is kept, whatever comes with it.
+#[tokio::test]
+async fn a_late_result_is_noted_beside_a_remark() {
+    on_every_store(async |shelter: &Shelter| {
+        let house = shelter.house(HttpSettings::default(), |_| {}).await;
+        let claimed = Claimed::of(&house).await;
+        let path = format!("/api/executions/{}/cancel", claimed.execution_id);
+        assert!(is_ok(&house.post(&path, json!({})).await));
+        let before = claimed.words().await.len();
+        let events = whole(&claimed);
+        let taken = claimed.tell(&events).await;
+        assert_eq!(
+            taken.at("/event_ids"),
+            json!([101, 102, 103, 104]),
+            "{}",
+            taken.text
+        );
+        assert_eq!(taken.at("/commands_generated"), 0);
+        let words = claimed.words().await;
+        let noted = ["command.result_ignored", "command.result_ignored"];
+        assert_eq!(words[before..], noted);
+        // The same again is known. What tells no result is refused, and leaves nothing.
+        assert_eq!(claimed.tell(&events).await.json(), taken.json());
+        let late = claimed
+            .tell(&[claimed.event(105, "command.started"), order(106, 1)])
+            .await;
+        late.is_problem(ErrorCode::AlreadyTerminal);
+        assert_eq!(claimed.words().await, words);
+        assert_eq!(house.status(&claimed.execution_id).await, "CANCELLED");
+    })
+    .await;
 }
 
 #[tokio::test]

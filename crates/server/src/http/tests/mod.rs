@@ -1,6 +1,7 @@
 //! Requests against a whole server on a store in memory.
 
 mod backends;
+mod batch_bounds;
 mod batches;
 mod bodies;
 mod capability;
@@ -22,6 +23,7 @@ mod quota;
 mod reading;
 mod replay;
 mod routes;
+mod secret_audit;
 mod socket;
 mod steering;
 mod streams;
@@ -212,16 +214,8 @@ impl House {
 
     /// Says that a command went well.
     async fn finish(&self, command: &Value, result: Value) -> Reply {
-        let report = json!({
-            "execution_id": command["execution_id"],
-            "command_id": command["command_id"],
-            "attempt": command["attempt"],
-            "lease_token": command["lease_token"],
-            "status": "completed",
-            "result": result,
-        });
-        let body = json!({ "worker_id": "w1", "reports": [report] });
-        self.post("/api/commands/report", body).await
+        self.post("/api/commands/report", completed(command, &result))
+            .await
     }
 
     /// Runs the playbook of two steps to its end.
@@ -239,6 +233,19 @@ impl House {
             assert_eq!(reported.text_at("/results/0/status"), "accepted");
         }
     }
+}
+
+/// What the worker `w1` says of a command that went well.
+fn completed(command: &Value, result: &Value) -> Value {
+    let report = json!({
+        "execution_id": command["execution_id"],
+        "command_id": command["command_id"],
+        "attempt": command["attempt"],
+        "lease_token": command["lease_token"],
+        "status": "completed",
+        "result": result,
+    });
+    json!({ "worker_id": "w1", "reports": [report] })
 }
 
 impl Reply {

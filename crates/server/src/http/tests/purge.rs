@@ -1,7 +1,8 @@
 //! Retention: only what may go goes, and what comes late is told so.
 
 use axum::http::Method;
-use noetl_types::ErrorCode;
+use noetl_store::{StreamBegin, StreamOwner, StreamTake, StreamTaken};
+use noetl_types::{ErrorCode, Millis};
 use serde_json::{Value, json};
 
 use super::House;
@@ -107,6 +108,41 @@ async fn what_runs_or_waits_to_be_published_stays_and_the_rest_goes() {
         // Other months go on as before, and there is nothing more to drop.
         house.finished().await;
         assert_eq!(purge(&house, 30, false).await["events_purged"], 0);
+    })
+    .await;
+}
+
+/// Another server publishes the stream that this one is not set to, or did so until lately.
+#[tokio::test]
+async fn what_another_server_has_not_streamed_yet_stays() {
+    on_every_store(async |shelter| {
+        let house = open(shelter).await;
+        let now = house.runtime.now();
+        let take = StreamTake {
+            name: "event_stream_tailer".into(),
+            owner: "another server".into(),
+            now,
+            lease_until: now,
+            begin: StreamBegin::Now,
+        };
+        let taken = shelter.store.take_stream(take).await.unwrap();
+        let StreamTaken::Taken(cursor) = taken else {
+            panic!("{taken:?}");
+        };
+        copy(&house, 0, true).await;
+        publish_all(&house).await;
+        let kept = purge(&house, 30, false).await;
+        assert_eq!(kept["events_purged"], 0, "{kept}");
+        let why = kept["skipped"][0]["reason"].as_str().unwrap();
+        assert!(why.contains("event_stream_tailer"), "{kept}");
+        // Nobody has published it for so long that nobody will.
+        let gave_up = StreamOwner {
+            name: cursor.name,
+            epoch: cursor.epoch,
+            now: now.saturating_sub(Millis::from_days(30)),
+        };
+        assert!(shelter.store.release_stream(gave_up).await.unwrap());
+        assert_eq!(purge(&house, 30, false).await["events_purged"], 1);
     })
     .await;
 }

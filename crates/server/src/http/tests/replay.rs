@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use axum::http::Method;
+use noetl_api::tokens::NewToken;
 use noetl_store::MemoryStore;
 use noetl_types::json::{parse, to_canonical};
-use noetl_types::{ErrorCode, Json, JsonMap, Timestamp, sha256};
+use noetl_types::{ErrorCode, Json, JsonMap, Scope, Timestamp, sha256};
+use serde_json::Value;
 
-use super::{House, Reply, house, house_on};
+use super::{House, Reply, TWO_STEPS, closed_house, house, house_on};
 
 fn route(execution_id: &str, rest: &str) -> String {
     format!("/api/replay/state?execution_id={execution_id}{rest}")
@@ -163,6 +166,44 @@ async fn y1_foreign_tenants_are_not_found() {
     assert_eq!(house.replay(&id, own).await.status, 200);
 }
 
+/// The same inside of a tenant: a caller sees the runs of its organization, and of no other.
+#[tokio::test]
+async fn organizations_come_from_the_identity() {
+    let house = closed_house().await;
+    let token = async |organization: &str| {
+        let wanted = NewToken {
+            name: organization.into(),
+            scopes: vec![Scope::Admin],
+            organization_id: Some(organization.parse().unwrap()),
+            ..NewToken::default()
+        };
+        let made = house.runtime.create_token(wanted, &"test".into()).await;
+        made.unwrap().token.to_string()
+    };
+    let (eu, us) = (token("eu").await, token("us").await);
+    let post = async |path: &str, body| house.call(&eu, Method::POST, path, body).await;
+    let content = serde_json::json!({ "content": TWO_STEPS });
+    assert_eq!(post("/api/catalog/register", content).await.status, 200);
+    let wanted = serde_json::json!({ "path": "demo/two" });
+    let id = post("/api/execute", wanted).await.text_at("/execution_id");
+    let replay = async |token: &str, rest: &str| {
+        let path = route(&id, rest);
+        house.call(token, Method::GET, &path, Value::Null).await
+    };
+    for rest in ["", "&organization_id=eu", "&tenant_id=default"] {
+        let own = replay(&eu, rest).await;
+        assert_eq!(own.status, 200, "{rest}: {}", own.text);
+        assert_eq!(own.text_at("/organization_id"), "eu");
+    }
+    for (token, rest) in [
+        (&us, ""),
+        (&us, "&organization_id=eu"),
+        (&eu, "&organization_id=us"),
+    ] {
+        replay(token, rest).await.is_problem(ErrorCode::NotFound);
+    }
+}
+
 #[tokio::test]
 async fn what_retention_dropped_is_gone() {
     let store = MemoryStore::new();
@@ -206,6 +247,11 @@ async fn y5_positions_are_places() {
     assert_eq!(number(&nothing, "/event_count"), 0);
     let far = house.replay(&id, "&as_of_position=4000").await;
     assert_eq!(far.json(), whole.json());
+    // The last number that is a place, and the first that is an id.
+    let place = house.replay(&id, "&as_of_position=1099511627775").await;
+    assert_eq!(place.json(), whole.json());
+    let event = house.replay(&id, "&as_of_position=1099511627776").await;
+    event.is_problem(ErrorCode::NotFound);
     let third = house.replay(&id, "&as_of_position=3").await;
     let event = number(&third, "/last_event_id");
     for rest in ["as_of_event_id", "as_of_position"] {

@@ -34,7 +34,8 @@ impl Runtime {
     /// An execution as of a moment.
     pub async fn replay_state(&self, query: ReplayQuery) -> Result<ReplayAnswer, RuntimeError> {
         // Whose it is follows from who asks, and never from what is asked.
-        if query.tenant_id != *self.tenant() {
+        let own = self.behalf();
+        if query.tenant_id != own.tenant_id || query.organization_id != own.organization_id {
             return Err(RuntimeError::no_execution());
         }
         self.execution_row(query.execution_id).await?;

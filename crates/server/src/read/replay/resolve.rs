@@ -36,7 +36,8 @@ impl Runtime {
                 )
             })
             .collect();
-        self.look(&mut found, MAX_BYTES).await;
+        self.look(&mut found, MAX_BYTES, Instant::now() + PATIENCE)
+            .await;
         for item in &mut list {
             item.resolution = match &item.reference_summary.r#ref {
                 Some(reference) => found.get(reference).cloned(),
@@ -59,10 +60,12 @@ impl Runtime {
 
     /// Looks one after the other: how large a result is shows when it is there, and several at once
     /// might be many times what is allowed.
-    async fn look(&self, found: &mut BTreeMap<Text, Resolution>, most: u64) {
-        let deadline = Instant::now() + PATIENCE;
+    async fn look(&self, found: &mut BTreeMap<Text, Resolution>, most: u64, deadline: Instant) {
         let mut bytes = 0;
         for (address, resolution) in found {
+            if Instant::now() >= deadline {
+                return;
+            }
             if bytes >= most {
                 let why = "more bytes than are looked at";
                 *resolution = not_looked_at(Some(address.clone()), why);
@@ -196,8 +199,10 @@ mod tests {
 
     use noetl_api::internal::ProjectRequest;
     use noetl_api::result::PutResult;
-    use noetl_store::MemoryStore;
-    use noetl_types::ExecutionId;
+    use noetl_engine::replay::summary_of;
+    use noetl_store::{CopyScope, MemoryStore};
+    use noetl_types::replay::PayloadRef;
+    use noetl_types::{ExecutionId, OrganizationId, TenantId};
 
     use super::*;
     use crate::clock::SystemClock;
@@ -214,7 +219,10 @@ mod tests {
             ("event_type", Json::from("step.enter")),
         ]);
         let events = vec![event];
-        runtime.project(ProjectRequest { events }).await.unwrap();
+        runtime
+            .project(ProjectRequest { events }, CopyScope::OfExecution)
+            .await
+            .unwrap();
         let mut found = BTreeMap::new();
         for number in 0..5 {
             let put = PutResult {
@@ -232,11 +240,40 @@ mod tests {
             found.insert(reference, not_looked_at(None, "not yet"));
         }
         // Each has nearly 300 bytes.
-        runtime.look(&mut found, 400).await;
+        let soon = Instant::now() + PATIENCE;
+        let mut in_vain = found.clone();
+        runtime.look(&mut found, 400, soon).await;
         let resolved: Vec<_> = found.values().map(|it| it.resolved).collect();
         assert_eq!(resolved, [true, true, false, false, false]);
         let first = found.values().next().unwrap();
         assert_eq!(first.row_count, Some(100));
         assert_eq!(first.value_type.as_deref(), Some("array"));
+        // Whoever has no time left looks at nothing.
+        let before = in_vain.clone();
+        runtime.look(&mut in_vain, MAX_BYTES, Instant::now()).await;
+        assert_eq!(in_vain, before);
+    }
+
+    #[tokio::test]
+    async fn no_more_references_are_told_of_than_allowed() {
+        let (store, settings) = (Arc::new(MemoryStore::new()), Settings::default());
+        let runtime = Runtime::open(store, Arc::new(SystemClock), settings);
+        let runtime = runtime.await.unwrap();
+        let id = ExecutionId::new(7).unwrap();
+        let mut state = Replayed::new(TenantId::default(), OrganizationId::default(), id);
+        for number in 0..=MAX_REFS {
+            let address = format!("noetl://execution/7/result/part/{number}");
+            let reference = Json::object([("ref", Json::from(address))]);
+            state.execution.payload_refs.push(PayloadRef {
+                event_id: number.to_string().into(),
+                summary: summary_of(&reference),
+                reference,
+            });
+        }
+        let (list, summary) = runtime.resolve_payloads(&state).await;
+        assert_eq!(list.len(), MAX_REFS);
+        let all = u64::try_from(MAX_REFS).unwrap();
+        assert_eq!((summary.unique_refs, summary.total), (all, all + 1));
+        assert!(!summary.all_resolved);
     }
 }

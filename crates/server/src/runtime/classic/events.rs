@@ -11,7 +11,7 @@ use noetl_api::classic::{EventAnswer, EventBatch, EventBatchAnswer, EventPost};
 use noetl_engine::{Input, Remark, Verdict};
 use noetl_types::limits::MAX_EVENT_BATCH;
 use noetl_types::{
-    CommandId, ErrorCode, EventId, EventType, ExecutionId, Json, Seq, Text, WorkerId,
+    CommandId, ErrorCode, EventId, EventType, ExecutionId, Json, NewEvent, Seq, Text, WorkerId,
 };
 use tokio::sync::oneshot;
 
@@ -49,6 +49,23 @@ enum Asked {
         oneshot::Receiver<Result<Reply, RuntimeError>>,
         Option<(WorkerId, CommandId)>,
     ),
+}
+
+/// What becomes of the remarks of a call: what shapes nothing costs it no result.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Remarks {
+    /// They are written in their places.
+    AsTold,
+    /// Before the others, since one of those may have ended the run.
+    First,
+    /// Not at all: the run had ended before the call, and takes only what comes too late.
+    Ignored,
+}
+
+impl Remarks {
+    fn ignores(self, record: &NewEvent) -> bool {
+        self == Self::Ignored && !record.event_type.is_audit()
+    }
 }
 
 impl Runtime {
@@ -130,36 +147,45 @@ impl Runtime {
     /// Takes the events of a call, and gives the answer to each.
     async fn take(&self, call: &Call<'_>) -> Result<Vec<EventAnswer>, RuntimeError> {
         self.execution_row(call.execution_id).await?;
-        let mut known = self.known(call).await?;
+        let mut known = self.known(call, |named| named.is_by_sender).await?;
         let mut order: Vec<_> = call.events.iter().collect();
-        let mut has_remarks_first = false;
+        let mut remarks = Remarks::AsTold;
         loop {
-            match self.tell_new(call.execution_id, &order, &known).await {
-                // Perhaps one of them has ended the run, and a remark stands behind it. What shapes
-                // nothing may as well come first, rather than cost the call its result.
-                Err(error)
-                    if error.code() == Some(ErrorCode::AlreadyTerminal) && !has_remarks_first =>
-                {
-                    has_remarks_first = true;
-                    order.sort_by_key(|named| named.tale.about_command().is_some());
-                }
-                // Somebody told the same between the look and the write.
-                Err(error) if error.code() == Some(ErrorCode::IdConflict) => {
-                    let found = self.known(call).await?;
-                    if found.len() == known.len() {
-                        return Err(error);
-                    }
-                    known = found;
-                }
+            let told = self.tell_new(call.execution_id, &order, (&known, remarks));
+            let error = match told.await {
+                Err(error) if may_be_known(&error) => error,
                 answered => return answered,
+            };
+            // Somebody told the same between the look and the write; or it was written, and the
+            // answer of the store was lost.
+            let found = self.known(call, |_| true).await.map_err(in_doubt)?;
+            if found.len() > known.len() {
+                known = found;
+                continue;
             }
+            remarks = match (error.code(), remarks) {
+                (Some(ErrorCode::AlreadyTerminal), Remarks::AsTold) => {
+                    order.sort_by_key(|named| named.tale.about_command().is_some());
+                    Remarks::First
+                }
+                (Some(ErrorCode::AlreadyTerminal), Remarks::First)
+                    if order.iter().any(|named| named.tale.is_result()) =>
+                {
+                    Remarks::Ignored
+                }
+                _ => return Err(error),
+            };
         }
     }
 
-    /// What was answered before to events that are there already.
-    async fn known(&self, call: &Call<'_>) -> Result<Known, RuntimeError> {
+    /// What was answered before to events that are there already, among those that may be.
+    async fn known(
+        &self,
+        call: &Call<'_>,
+        may_be_there: impl Fn(&Named<'_>) -> bool,
+    ) -> Result<Known, RuntimeError> {
         let mut known = Known::new();
-        for named in call.events.iter().filter(|named| named.is_by_sender) {
+        for named in call.events.iter().filter(|named| may_be_there(named)) {
             if let Some(answer) = self.known_event(named).await? {
                 known.insert(named.event_id, answer);
             }
@@ -198,7 +224,7 @@ impl Runtime {
         &self,
         execution_id: ExecutionId,
         events: &[&Named<'_>],
-        known: &Known,
+        (known, remarks): (&Known, Remarks),
     ) -> Result<Vec<EventAnswer>, RuntimeError> {
         let mut letters = Vec::new();
         let mut asked = Vec::with_capacity(events.len());
@@ -218,6 +244,12 @@ impl Runtime {
                     });
                     Asked::Waiting(named.event_id, answer, over)
                 }
+                Heard::Remark(record) if remarks.ignores(&record) => Asked::Answered(EventAnswer {
+                    status: "ignored".into(),
+                    event_id: named.event_id,
+                    commands_generated: 0,
+                    seq: None,
+                }),
                 Heard::Remark(record) => {
                     let (letter, answer) = Letter::new(Input::Remark(Box::new(Remark(*record))));
                     letters.push(letter);
@@ -245,6 +277,20 @@ impl Runtime {
             });
         }
         Ok(answers)
+    }
+}
+
+/// Whether a refusal may come from what is there already.
+fn may_be_known(error: &RuntimeError) -> bool {
+    let code = error.code();
+    code.is_some_and(|code| matches!(code, ErrorCode::IdConflict | ErrorCode::AlreadyTerminal))
+}
+
+/// The failure of a look at what may be there already: nobody is told that nothing was done.
+fn in_doubt(error: RuntimeError) -> RuntimeError {
+    match error {
+        RuntimeError::Store(error) => error.with_unknown_outcome().into(),
+        RuntimeError::Refused(_) | RuntimeError::Machine(_) => error,
     }
 }
 

@@ -7,15 +7,20 @@ use std::collections::BTreeMap;
 
 use noetl_api::classic::{EventAnswer, ResultKind};
 use noetl_engine::{Late, ReportOutcome, State, Told};
-use noetl_store::{Command, CommandChoice, CommandFilter, Fence, RuntimeKind};
+use noetl_store::{
+    Command, CommandChoice, CommandFilter, Fence, MAX_APPEND_RESULT_BYTES, RuntimeKind,
+};
 use noetl_types::limits::PageLimit;
-use noetl_types::{CommandId, CommandStatus, ErrorCode, EventType, Json, NewEvent, Text, WorkerId};
+use noetl_types::{
+    ByteSize, CommandId, CommandStatus, ErrorCode, EventType, Json, NewEvent, Text, WorkerId,
+};
 
 use super::events::Named;
 use super::judge::{Attempted, Judged};
 use super::payload;
 use super::tale::Tale;
 use super::teller::{Standing, Teller};
+use crate::read::value_of;
 use crate::runtime::{Runtime, RuntimeError};
 
 /// What an event comes to.
@@ -41,6 +46,8 @@ pub(super) struct Hearing<'r> {
     commands: BTreeMap<CommandId, Command>,
     /// The run before the call, once somebody asked.
     state: Option<State>,
+    /// Bytes of the results that its events refer to, as far as they were read.
+    resolved: usize,
 }
 
 impl<'r> Hearing<'r> {
@@ -49,6 +56,7 @@ impl<'r> Hearing<'r> {
             runtime,
             commands: BTreeMap::new(),
             state: None,
+            resolved: 0,
         }
     }
 
@@ -198,19 +206,20 @@ impl<'r> Hearing<'r> {
         }
         let known = self.state.as_ref();
         let known = known.and_then(|state| state.command(row.command_id));
+        let retried = known.map_or(0, |known| known.retried);
         let told = &teller.tale.told;
         let mut answer = payload::answer(told, teller.kind);
         if told.result_kind == ResultKind::Ref
             && let Some(uri) = told.result_uri.as_deref()
             && uri.starts_with("noetl://")
         {
-            answer.data = self.runtime.resolve_result(uri).await?;
+            answer.data = self.resolve(uri).await?;
         }
         let judged = core.judged(Attempted {
             issued: &issued,
             command: row,
             worker: &teller.worker,
-            number: known.map_or(0, |known| known.retried).saturating_add(1),
+            number: retried.saturating_add(1),
             answer,
             set: payload::writes(told),
         });
@@ -222,6 +231,22 @@ impl<'r> Hearing<'r> {
                 ..teller.told(ReportOutcome::Running { progress: None })
             },
         })
+    }
+
+    /// A result that an event refers to. All of a call are in memory until it is written, which is in
+    /// one append, so they are bounded as that is.
+    async fn resolve(&mut self, uri: &str) -> Result<Json, RuntimeError> {
+        let stored = self.runtime.found_result(uri).await?;
+        self.resolved += stored.bytes.len();
+        if self.resolved > MAX_APPEND_RESULT_BYTES {
+            let most = ByteSize::from_bytes(MAX_APPEND_RESULT_BYTES as u64);
+            let text = format!(
+                "the results that the events of a call refer to have at most {most} together: \
+                 send fewer of them at once"
+            );
+            return Err(RuntimeError::refused(ErrorCode::TooLarge, text));
+        }
+        value_of(&stored)
     }
 
     /// Whether a worker is known to work for the pool of a command.
@@ -243,7 +268,7 @@ impl<'r> Hearing<'r> {
 
 /// A word about a command that is not its worker's any more: only a result is noted.
 fn late(teller: &Teller<'_>, late: Late) -> Heard {
-    if !teller.is_result() {
+    if !teller.tale.is_result() {
         return Heard::Answered(teller.answer("ignored"));
     }
     Heard::Told {

@@ -77,6 +77,17 @@ impl Tale {
         is_about.then_some(kind)
     }
 
+    /// Whether it tells what came of a command.
+    pub(super) fn is_result(&self) -> bool {
+        let kind = self.about_command();
+        kind.is_some_and(|kind| {
+            !matches!(
+                kind,
+                EventType::CommandStarted | EventType::CommandHeartbeat
+            )
+        })
+    }
+
     /// Whether it was told as the exit of a step, which follows the call that it repeats.
     pub(super) fn is_exit(&self) -> bool {
         self.name == EventType::CallDone && self.as_sent.is_some()

@@ -68,14 +68,6 @@ impl Teller<'_> {
         self.kind == EventType::CommandCompleted || self.tale.is_exit()
     }
 
-    /// Whether it tells what came of the command.
-    pub(super) fn is_result(&self) -> bool {
-        !matches!(
-            self.kind,
-            EventType::CommandStarted | EventType::CommandHeartbeat
-        )
-    }
-
     pub(super) fn answer(&self, status: &str) -> EventAnswer {
         EventAnswer {
             status: status.into(),

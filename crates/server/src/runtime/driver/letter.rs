@@ -5,13 +5,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use noetl_api::command::LeasedCommand;
 use noetl_bus::Taker;
 use noetl_engine::{IgnoredResult, Input, Late, SlotWant, Told, Verdict};
-use noetl_store::{Answered, DedupClaim, Fence, IdempotencyClaim};
+use noetl_store::{Answered, DedupClaim, Fence, IdempotencyClaim, StoreError};
 use noetl_types::{CommandId, ErrorCode, ExecutionId, Version};
 use tokio::sync::oneshot;
 
 use crate::runtime::behalf::Behalf;
 use crate::runtime::error::RuntimeError;
 use crate::runtime::outcome::Outcome;
+
+/// Letters for which the state before them is kept.
+pub(super) const FEW_LETTERS: usize = 8;
 
 /// Something that happens to an execution, with somebody who waits for the answer.
 pub(crate) struct Letter {
@@ -28,6 +31,8 @@ pub(crate) struct Letter {
     pub(super) behalf: Option<Behalf>,
     /// Whether an append of it with others was refused for what one of them brings.
     pub(super) is_suspect: bool,
+    /// How an append of it failed that may be there all the same.
+    doubt: Option<StoreError>,
     pub(super) reply: oneshot::Sender<Result<Reply, RuntimeError>>,
 }
 
@@ -118,6 +123,7 @@ impl Letter {
             ends_children: false,
             behalf: None,
             is_suspect: false,
+            doubt: None,
             reply,
         };
         (letter, answer)
@@ -229,9 +235,14 @@ impl Envelope {
         self.0
     }
 
+    /// Whether it holds so many letters that no state is kept for each of them.
+    pub(super) fn is_long(&self) -> bool {
+        self.0.len() > FEW_LETTERS
+    }
+
     /// Whether an append that holds it holds nothing else.
     pub(super) fn stands_alone(&self) -> bool {
-        self.0.iter().any(Letter::stands_alone)
+        self.is_long() || self.0.iter().any(Letter::stands_alone)
     }
 
     /// Whether it brings an event whose id its sender has made.
@@ -243,6 +254,14 @@ impl Envelope {
     pub(super) fn suspected(mut self) -> Self {
         for letter in &mut self.0 {
             letter.is_suspect = true;
+        }
+        self
+    }
+
+    /// The same after an append of it that failed, and may be there all the same.
+    pub(super) fn doubted(mut self, failed: &StoreError) -> Self {
+        for letter in &mut self.0 {
+            letter.doubt.get_or_insert_with(|| failed.clone());
         }
         self
     }
@@ -259,12 +278,19 @@ impl Envelope {
         Self::of(left.collect())
     }
 
-    /// Tells the senders why it is not done.
+    /// Tells the senders why it is not done, as the log has it.
     pub(super) fn refuse(self, error: RuntimeError) {
         let problem = error.into_problem();
         for letter in self.0 {
             // Nobody may wait any more.
             drop(letter.reply.send(Err(problem.clone().into())));
         }
+    }
+
+    /// Tells the senders what went wrong. Where an append of it may be there all the same, that is
+    /// told instead: nobody is told that nothing was done.
+    pub(super) fn give_up(self, error: RuntimeError) {
+        let doubt = self.0.iter().find_map(|letter| letter.doubt.clone());
+        self.refuse(doubt.map_or(error, RuntimeError::from));
     }
 }

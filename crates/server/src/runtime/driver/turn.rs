@@ -2,6 +2,7 @@
 
 mod batch;
 mod refused;
+mod weight;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -18,11 +19,12 @@ use noetl_types::{
 };
 
 use self::batch::Batch;
+use self::weight::Weight;
 use super::beyond::{Beyond, wait_changes};
 use super::cell::Cell;
 use super::changes::{Changes, Queueing, timer_changes};
 use super::grant::{Grants, Offering};
-use super::letter::{Claims, Envelope, Letter, Reply};
+use super::letter::{Claims, Envelope, FEW_LETTERS, Letter, Reply};
 use super::live::Live;
 use crate::metrics::EventLabels;
 use crate::runtime::error::RuntimeError;
@@ -33,8 +35,6 @@ use crate::runtime::{Core, entropy};
 const MOST_ENVELOPES: usize = 256;
 /// How often an append is tried before its senders are told that it did not work out.
 const MOST_TRIES: u32 = 30;
-/// A batch of no more letters keeps the state before it, so that a conflict costs only the tail.
-const FEW_LETTERS: usize = 8;
 
 /// Takes turns until the mailbox is empty.
 pub(super) async fn take_turns(core: &Arc<Core>, cell: &Arc<Cell>) {
@@ -57,7 +57,7 @@ async fn take_turn(
     mut live: Option<Live>,
     mut envelopes: VecDeque<Envelope>,
 ) -> Option<Live> {
-    // How the store failed so far, where it did.
+    // How the store failed last, where it did.
     let mut failed: Option<StoreError> = None;
     for attempt in 0..MOST_TRIES {
         let current = match live.take() {
@@ -65,11 +65,11 @@ async fn take_turn(
             None => match Live::load(core, cell.execution_id).await {
                 Ok(Some(live)) => live,
                 Ok(None) => {
-                    refuse_all(envelopes, RuntimeError::no_execution());
+                    give_up_all(envelopes, RuntimeError::no_execution());
                     return None;
                 }
                 Err(error) => {
-                    refuse_all(envelopes, error);
+                    give_up_all(envelopes, error);
                     return None;
                 }
             },
@@ -80,7 +80,7 @@ async fn take_turn(
         let draft = match batch.draft {
             Ok(draft) => draft,
             // Nothing is to be written.
-            Err(live) => return Some(*live),
+            Err(live) => return live.map(|live| *live),
         };
         match draft.write(core).await {
             Written::Done(live) => return Some(*live),
@@ -94,15 +94,14 @@ async fn take_turn(
                     return known.map(|live| *live);
                 }
                 envelopes = again;
-                failed = failed.filter(may_have_worked).or(error);
+                failed = error;
                 live = known.map(|live| *live);
                 if pause {
                     tokio::time::sleep(entropy::backoff(&*core.chance, attempt)).await;
                 }
             }
             Written::Refused { envelopes, error } => {
-                let unsure = failed.filter(may_have_worked);
-                refuse_all(envelopes, unsure.map_or(error, RuntimeError::from));
+                give_up_all(envelopes, error);
                 return None;
             }
         }
@@ -114,19 +113,8 @@ async fn take_turn(
         },
         RuntimeError::from,
     );
-    refuse_all(envelopes, error);
+    give_up_all(envelopes, error);
     None
-}
-
-/// Whether an append that failed may be there all the same, so that nobody is told that it is not.
-fn may_have_worked(failed: &StoreError) -> bool {
-    matches!(
-        failed,
-        StoreError::Retry {
-            outcome_unknown: true,
-            ..
-        }
-    )
 }
 
 /// The letters of those whom an execution is the business of; the others are refused.
@@ -145,10 +133,10 @@ fn of_its_own(live: &Live, envelopes: VecDeque<Envelope>) -> VecDeque<Envelope> 
     envelopes.into_iter().filter_map(keep).collect()
 }
 
-fn refuse_all(envelopes: VecDeque<Envelope>, error: RuntimeError) {
+fn give_up_all(envelopes: VecDeque<Envelope>, error: RuntimeError) {
     let problem = error.into_problem();
     for envelope in envelopes {
-        envelope.refuse(problem.clone().into());
+        envelope.give_up(problem.clone().into());
     }
 }
 
@@ -166,6 +154,8 @@ struct Draft {
     events: Vec<Event>,
     changes: Changes,
     results: Vec<NewResult>,
+    /// What they weigh together.
+    weight: Weight,
     /// What is stored beside some of the events.
     beside: BTreeMap<EventId, Beside>,
     /// What they mean beyond the execution.
@@ -231,6 +221,7 @@ impl Draft {
             now,
             timers: live.open_timers(),
             waits: live.open_waits(),
+            // A conflict of few letters costs only the tail of the log.
             before: (letters.sum::<usize>() <= FEW_LETTERS).then(|| live.copy()),
             live,
             decided: Vec::with_capacity(envelopes.len()),
@@ -238,6 +229,7 @@ impl Draft {
             events: Vec::new(),
             changes: Changes::default(),
             results: Vec::new(),
+            weight: Weight::default(),
             beside: BTreeMap::new(),
             beyond: Beyond::default(),
             armed: Vec::new(),
@@ -258,6 +250,7 @@ impl Draft {
     /// What is decided about a letter, added to what was decided before it.
     fn take(&mut self, letter: Letter, mut decision: Decision) -> Decided {
         let verdict = decision.verdict;
+        self.weight = self.weight.and(&decision);
         self.beside.append(&mut decision.beside);
         let results = decision.payloads.iter().map(|payload| NewResult {
             result_id: payload.result_id,

@@ -38,6 +38,8 @@ pub(crate) struct Seen {
     pub(crate) restored: u64,
     /// How often the stream was made anew.
     pub(crate) rebuilds: u64,
+    /// What the stream at the broker has otherwise than it is set.
+    pub(crate) unlike: Option<Text>,
     /// How far the log was ahead, and when that was looked at.
     pub(crate) lag: Option<(FeedLag, Timestamp)>,
 }
@@ -62,6 +64,15 @@ impl Facts {
 
     pub(super) fn enter(&self, phase: Phase) {
         self.lock().phase = phase;
+    }
+
+    /// Notes what the stream has otherwise than it is set, and tells it once.
+    pub(super) fn compared(&self, unlike: Option<Text>) {
+        let mut seen = self.lock();
+        if let Some(unlike) = unlike.as_ref().filter(|_| seen.unlike != unlike) {
+            tracing::warn!(%unlike, "the stream of events is not as it is set: change it, or the settings");
+        }
+        seen.unlike = unlike;
     }
 
     /// Notes a trouble; whether it is a new one.

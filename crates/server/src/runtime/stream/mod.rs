@@ -13,9 +13,9 @@ mod status;
 use std::sync::Arc;
 use std::time::Duration;
 
-use noetl_bus::nats::{NatsError, StreamPlan};
+use noetl_bus::nats::{NatsError, StreamFacts, StreamPlan};
 use noetl_store::StoreError;
-use noetl_types::Millis;
+use noetl_types::{Millis, Text};
 
 pub(super) use facts::Facts;
 
@@ -73,6 +73,31 @@ impl StreamSettings {
             max_age: Duration::from_millis(self.retention.as_ms()),
             duplicate_window: Duration::from_millis(self.duplicate_window.as_ms()),
         }
+    }
+}
+
+impl StreamSettings {
+    /// What a stream that was there has otherwise than it is set.
+    fn unlike(&self, stream: &StreamFacts) -> Option<Text> {
+        let [max_age, window] = [stream.max_age, stream.duplicate_window].map(Millis::from);
+        let mut unlike = Vec::new();
+        if !stream.is_on_disk {
+            unlike.push("it is kept in memory, and is gone with the broker".to_owned());
+        }
+        if max_age != self.retention {
+            let is = if max_age == Millis::ZERO {
+                "ever".to_owned()
+            } else {
+                max_age.to_string()
+            };
+            let set = self.retention;
+            unlike.push(format!("it keeps a message for {is}, and {set} is set"));
+        }
+        if window != self.duplicate_window {
+            let (is, set) = (window, self.duplicate_window);
+            unlike.push(format!("it knows a message for {is}, and {set} is set"));
+        }
+        (!unlike.is_empty()).then(|| unlike.join("; ").into())
     }
 }
 

@@ -94,6 +94,7 @@ impl<'p> Publisher<'p> {
     ) -> Result<Turn, Trouble> {
         let connects = link.facts().connects;
         let stream = link.ensure(&streaming.settings.plan()).await?;
+        streaming.facts.compared(streaming.settings.unlike(&stream));
         let mut publisher = Publisher {
             core,
             link,

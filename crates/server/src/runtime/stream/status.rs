@@ -26,7 +26,7 @@ impl Runtime {
             Phase::Troubled(trouble) => Err(trouble),
             Phase::Starting => Err("it has not begun yet".into()),
             Phase::Standby { .. } => Ok(()),
-            Phase::Publishing => lateness(&seen),
+            Phase::Publishing => lateness(&seen).and(seen.unlike.map_or(Ok(()), Err)),
         })
     }
 
@@ -45,7 +45,10 @@ impl Runtime {
             None => ("off", None),
             Some(Phase::Starting) => ("starting", None),
             Some(Phase::Standby { .. }) => ("standby", None),
-            Some(Phase::Publishing) => ("publishing", None),
+            Some(Phase::Publishing) => {
+                let unlike = seen.as_ref().and_then(|seen| seen.unlike.clone());
+                ("publishing", unlike)
+            }
             Some(Phase::Troubled(trouble)) => ("troubled", Some(trouble.clone())),
         };
         let seen = seen.unwrap_or_default();

@@ -1,6 +1,7 @@
 -- Rows whose time has come, and rows whose publisher let its lease run out. Those that another claim
 -- has in hand are skipped. The bytes of messages are bounded, but for the first row. Everything before
--- the last step works on narrow rows: events are read once, when it is known which are wanted.
+-- the last step works on narrow rows: events are read once, when it is known which are wanted. A row
+-- that was tried often enough dies, and is told as such.
 --
 -- $1 now, $2 how many, $3 bytes, $4 owner, $5 end of the lease, $6 attempts that are enough.
 WITH ready AS MATERIALIZED (
@@ -46,16 +47,16 @@ WITH ready AS MATERIALIZED (
         AND (due.bytes <= $3::bigint OR due.turn = 1)
     RETURNING {claimed_columns}, outbox.status, outbox.available_at
 )
-SELECT {taken_columns}, {event_columns}, event.tx::text::bigint, event.position
+SELECT {taken_columns}, {event_columns}, event.tx::text::bigint, event.position,
+    taken.status = 'DEAD'
 FROM taken
 LEFT JOIN LATERAL (
     SELECT *
     FROM event AS candidate
-    WHERE taken.payload IS NULL
+    WHERE taken.payload IS NULL AND taken.status = 'IN_FLIGHT'
         AND candidate.execution_id = taken.execution_id
         AND candidate.event_id >= taken.event_id
     ORDER BY candidate.execution_id, candidate.event_id
     LIMIT 1
 ) AS event ON event.event_id = taken.event_id
-WHERE taken.status = 'IN_FLIGHT'
 ORDER BY taken.available_at, taken.outbox_id

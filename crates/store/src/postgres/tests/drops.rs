@@ -10,11 +10,11 @@ use noetl_testkit::postgres::Database;
 use noetl_types::{ExecutionId, Month};
 use tokio::task::JoinSet;
 
-use super::outlets::{august, before_november};
+use super::outlets::{august, before_november, ended_in};
 use super::{open, raw};
 use crate::postgres::PostgresStore;
 use crate::suite::fixture::{Run, one};
-use crate::{AppendRefused, LogPart, Pinned, Purge, Purged, Store, purge};
+use crate::{AppendRefused, LogPart, OldPart, Pinned, Purge, Purged, Store, purge};
 
 /// Runs that begin and end for as long as nobody says that it is enough.
 struct Writers {
@@ -214,6 +214,42 @@ async fn r1_only_what_may_go_goes_while_others_write() {
     // Nothing lives in July any more.
     let done = purge(&*store, &asked).await.unwrap();
     assert_eq!(done.dropped.len(), 1, "{done:?}");
+}
+
+/// A month that cannot go is told, and the next one goes: whether others read it, or an operator has made
+/// something that needs it.
+#[tokio::test]
+async fn a_month_that_cannot_go_keeps_no_other() {
+    let database = Database::new().unwrap();
+    let store = open(&database).await;
+    let names = |parts: &[OldPart]| {
+        let names = parts.iter().map(|old| old.part.name.to_string());
+        names.collect::<Vec<_>>()
+    };
+    let why = |done: &Purged| done.skipped[0].pinned.as_ref().unwrap().to_string();
+    ended_in(&store, 7).await;
+    august(&store).await;
+    let asked = before_november(&store).await;
+    let mut other = raw(&database).await;
+    let reader = other.transaction().await.unwrap();
+    let report = "SELECT count(*) FROM event_y2026m07";
+    reader.query(report, &[]).await.unwrap();
+    let done = purge(&store, &asked).await.unwrap();
+    assert_eq!(names(&done.skipped), ["event_y2026m07"]);
+    assert_eq!(names(&done.dropped), ["event_y2026m08"]);
+    assert!(why(&done).contains("lock timeout"), "{}", why(&done));
+    reader.commit().await.unwrap();
+
+    ended_in(&store, 9).await;
+    let view = "CREATE VIEW noetl.report AS SELECT event_type FROM noetl.event_y2026m07";
+    database.run(view).unwrap();
+    let done = purge(&store, &asked).await.unwrap();
+    assert_eq!(names(&done.skipped), ["event_y2026m07"]);
+    assert_eq!(names(&done.dropped), ["event_y2026m09"]);
+    assert!(why(&done).contains("view report depends"), "{}", why(&done));
+    database.run("DROP VIEW noetl.report").unwrap();
+    let done = purge(&store, &asked).await.unwrap();
+    assert_eq!(names(&done.dropped), ["event_y2026m07"]);
 }
 
 /// A table that takes whatever fits nowhere else would keep any month from going without a lock of

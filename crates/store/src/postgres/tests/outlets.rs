@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use noetl_testkit::postgres::Database;
 use noetl_types::limits::PageLimit;
-use noetl_types::{FeedPosition, Json, Millis, Month, Text, sha256};
+use noetl_types::{FeedPosition, Json, Millis, Month, QuarantineId, Text, sha256};
 
 use super::{bench_of, open, options, raw};
 use crate::postgres::outbox::{CLAIM, COUNTS, FACTS, LIST_DEAD, MARK_PUBLISHED, PENDING, PURGE};
@@ -15,7 +15,8 @@ use crate::suite::stream::{NAME, owner, take, taken};
 use crate::suite::{copy, outbox, retention};
 use crate::{
     AppendRefused, EnabledOutlets, FEED_BYTES, FeedLimit, LogEpoch, LogPart, OutboxStatus,
-    Outlets as _, Pinned, Purge, Store, StreamMove, Upkeep as _, purge,
+    Outlets as _, Pinned, Purge, QuarantineFilter, Quarantined, Store, StreamMove, Upkeep as _,
+    purge,
 };
 
 /// All positions of the feed, once there are so many.
@@ -414,7 +415,7 @@ async fn o9_published_rows_are_in_nobodys_way() {
     let store = mostly_published(&database).await;
     let now = at("12:00:00");
     assert_eq!(store.outbox_pending(now).await.unwrap(), 3);
-    let rows = store.claim_outbox(claim("a", 100, now)).await.unwrap();
+    let rows = store.claim_outbox(claim("a", 100, now)).await.unwrap().rows;
     assert_eq!(rows.len(), 3);
     let marks = rows.iter().map(mark).collect();
     assert_eq!(store.mark_published(marks, now).await.unwrap(), 3);
@@ -435,7 +436,8 @@ async fn o10_rows_of_others_are_handed_on() {
     let rows = store
         .claim_outbox(claim("a", 10, at("12:00:00")))
         .await
-        .unwrap();
+        .unwrap()
+        .rows;
     let ids: Vec<_> = rows.iter().map(|row| row.message_id.as_str()).collect();
     assert_eq!(ids, ["own", "twice", "empty"]);
     assert!(
@@ -467,7 +469,12 @@ async fn months_are_made_ahead_and_told() {
 }
 
 pub(super) async fn august(store: &dyn Store) -> Run {
-    let lo = LogPart::of(Month::new(2026, 8).unwrap()).lo;
+    ended_in(store, 8).await
+}
+
+/// A run of a month of 2026 that has ended.
+pub(super) async fn ended_in(store: &dyn Store, month: u8) -> Run {
+    let lo = LogPart::of(Month::new(2026, month).unwrap()).lo;
     let mut run = Run::with_id(lo + 1_000_000);
     run.write(store, run.start()).await.unwrap();
     let end = run.end();
@@ -576,4 +583,64 @@ async fn r1_a_dropped_month_is_not_made_again() {
             .unwrap()
             .get::<_, bool>(0)
     );
+}
+
+/// However many are refused, they are put aside at once.
+#[tokio::test]
+async fn what_is_refused_is_put_aside_in_one_statement() {
+    let database = Database::new().unwrap();
+    let store = open(&database).await;
+    let count = "CREATE TABLE noetl.seen (n int);
+        CREATE FUNCTION noetl.see() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN INSERT INTO noetl.seen VALUES (1); RETURN NULL; END $$;
+        CREATE TRIGGER see AFTER INSERT ON noetl.outbox_quarantine
+            FOR EACH STATEMENT EXECUTE FUNCTION noetl.see()";
+    database.run(count).unwrap();
+    let refused = |number: i64| Quarantined {
+        quarantine_id: QuarantineId::new(number).unwrap(),
+        source: "projector".into(),
+        raw: format!("{number} \u{1F980}").into(),
+        code: "bad_value".into(),
+        message: "no".into(),
+        created_at: at("12:00:00"),
+    };
+    store
+        .quarantine((1..=100).map(refused).collect())
+        .await
+        .unwrap();
+    let all = QuarantineFilter {
+        source: None,
+        after: None,
+        limit: PageLimit::MAX,
+    };
+    let kept: Vec<_> = (1..=100).map(refused).collect();
+    assert_eq!(store.quarantined(all).await.unwrap(), kept);
+    let client = raw(&database).await;
+    let seen = client.query_one("SELECT count(*) FROM noetl.seen", &[]);
+    assert_eq!(seen.await.unwrap().get::<_, i64>(0), 1);
+}
+
+/// A publisher that has a row in hand holds up nobody: the next one gets the others.
+#[tokio::test]
+async fn a_row_that_is_locked_is_passed_by() {
+    let database = Database::new().unwrap();
+    let store = open(&database).await;
+    published_run(&store, 1, 3).await;
+    let rows = store.outbox(all()).await.unwrap();
+    let rows: Vec<_> = rows.iter().map(|row| row.outbox_id).collect();
+    let mut other = raw(&database).await;
+    let slow = other.transaction().await.unwrap();
+    let lock = "SELECT outbox_id FROM outbox ORDER BY available_at, outbox_id LIMIT 1 FOR UPDATE";
+    let locked: i64 = slow.query_one(lock, &[]).await.unwrap().get(0);
+    assert_eq!(locked, rows[0].get());
+    // Were it to wait, it would do so for ever.
+    let claimed = store.claim_outbox(claim("a", 10, at("12:00:00"))).await;
+    let ids = |rows: &[crate::ClaimedMessage]| {
+        let ids = rows.iter().map(|row| row.outbox_id);
+        ids.collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&claimed.unwrap().rows), rows[1..]);
+    slow.commit().await.unwrap();
+    let claimed = store.claim_outbox(claim("b", 10, at("12:00:00"))).await;
+    assert_eq!(ids(&claimed.unwrap().rows), rows[..1]);
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use noetl_testkit::postgres::Database;
-use noetl_types::{FeedPosition, Version};
+use noetl_types::{FeedPosition, Timestamp, Version};
 use tokio::task::JoinSet;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
@@ -140,6 +140,9 @@ async fn p7_the_server_adds_to_the_log_and_changes_nothing_of_it() {
         "CREATE TABLE beside (n int)".to_owned(),
         "DROP SCHEMA noetl CASCADE".to_owned(),
         "UPDATE schema_migration SET version = 0".to_owned(),
+        "UPDATE audit SET outcome = 'ok'".to_owned(),
+        "DELETE FROM audit".to_owned(),
+        "TRUNCATE audit".to_owned(),
         "INSERT INTO event_log (execution_id) VALUES (1)".to_owned(),
         "CREATE TRIGGER t BEFORE DELETE ON execution FOR EACH ROW \
          EXECUTE FUNCTION suppress_redundant_updates_trigger()"
@@ -341,6 +344,19 @@ async fn p7_tables_that_are_up_to_date_need_no_owner() {
         matches!(none_made, Err(StoreError::Fatal { .. })),
         "{none_made:?}"
     );
+    // At the turn of a month there is still room, though less than there should be.
+    for (now, is_room) in [
+        ("2026-12-01", true),
+        ("2027-01-31", true),
+        ("2027-02-01", false),
+    ] {
+        let later = PostgresOptions {
+            now: Timestamp::parse(&format!("{now}T00:00:00Z")).unwrap(),
+            ..alone.clone()
+        };
+        let opened = PostgresStore::open(&later).await;
+        assert_eq!(opened.is_ok(), is_room, "{now}: {opened:?}");
+    }
     let done = purge(&store, &before_november(&store).await).await.unwrap();
     assert_eq!(done.dropped, []);
     let kept = done.skipped[0].pinned.as_ref();

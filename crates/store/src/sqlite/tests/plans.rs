@@ -3,8 +3,10 @@
 use rusqlite::Connection;
 
 use super::Place;
+use crate::model::SecretActFilter;
 use crate::sqlite::outbox::{ABOUT, COUNTS, LIST_DEAD, OLDEST, PENDING, PURGE};
 use crate::sqlite::query::{LIST_BY_STATUS, LIST_EXECUTIONS, LIVE};
+use crate::sqlite::vault::secret_acts;
 
 /// What SQLite does for a statement, step by step.
 fn plan(place: &Place, sql: &str) -> String {
@@ -49,5 +51,30 @@ fn o9_published_rows_cost_a_look_nothing() {
         assert!(!plan.lines().any(is_whole), "{sql}\n{plan}");
         // Nor in the order of ids, which only looks like a search.
         assert!(!plan.contains("PRIMARY KEY (rowid>?)"), "{sql}\n{plan}");
+    }
+}
+
+/// A trail is for ever, so what was done to one secret, or for one run, is not looked for in all of it.
+#[test]
+fn acts_on_a_secret_are_found_by_it() {
+    let place = Place::new();
+    drop(place.store());
+    let all = SecretActFilter::default;
+    let of_secret = SecretActFilter {
+        credential: Some("api".into()),
+        ..all()
+    };
+    let of_run = SecretActFilter {
+        execution_id: noetl_types::ExecutionId::new(9).ok(),
+        ..all()
+    };
+    for (filter, index) in [
+        (all(), "audit_secret"),
+        (of_secret, "audit_credential (credential=?"),
+        (of_run, "audit_execution (execution_id=?"),
+    ] {
+        let plan = plan(&place, secret_acts(&filter));
+        assert!(plan.contains(&format!("INDEX {index}")), "{plan}");
+        assert!(!plan.contains("TEMP B-TREE"), "{plan}");
     }
 }

@@ -54,13 +54,13 @@ impl History {
             max_attempts: 3,
             ..claim(&self.worker(1), limit, self.now)
         };
-        let rows = store.claim_outbox(asked).await;
-        let words = rows.as_ref().map(|rows| {
-            let words: Vec<_> = rows.iter().map(claimed).collect();
-            format!("{words:?}")
+        let given = store.claim_outbox(asked).await;
+        let words = given.as_ref().map(|given| {
+            let words: Vec<_> = given.rows.iter().map(claimed).collect();
+            format!("{words:?} {:?}", given.dead)
         });
         self.note(&words.map_err(StoreError::clone));
-        self.in_hand.extend(rows.unwrap_or_default());
+        self.in_hand.extend(given.unwrap_or_default().rows);
     }
 
     async fn settle_rows(&mut self, store: &dyn Store) {

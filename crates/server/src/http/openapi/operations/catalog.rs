@@ -8,7 +8,7 @@ use noetl_types::ErrorCode::{
 };
 use serde_json::json;
 
-use super::queries::{Credential, Credentials, Keychain, KeychainKey, Page, PlaybookOf, VersionOf};
+use super::queries::{Credential, Credentials, Keychain, Page, PlaybookOf, Sealed, VersionOf};
 use super::{Operation, Tag, delete, get, post, put};
 
 const PLAYBOOK: &str = "apiVersion: noetl.io/v2\nkind: Playbook\nmetadata: {name: hello, path: examples/hello}\nworkflow:\n  - step: start\n    tool: {kind: noop}\n";
@@ -128,19 +128,23 @@ fn credentials() -> Vec<Operation> {
         get("get_credential", paths::CREDENTIAL, tag, "A credential, by its id or its name")
             .query::<Credential>()
             .details("With its secret for who has `cred:admin`, and for a worker with a live lease in a run that names it. Leaves a trail."),
+        get("get_sealed_credential", paths::CREDENTIAL_SEALED, tag, "A credential with its secret, sealed for a worker")
+            .query::<Sealed>()
+            .needs(&["worker_id"])
+            .details("For who would be shown it too. The worker has registered its `public_key`, in `runtime` or in `capabilities`. Leaves a trail."),
         delete("delete_credential", paths::CREDENTIAL, tag, "Forgets a credential")
             .details("Leaves a trail."),
         post("rotate_credentials", paths::ROTATE_KEYS, tag, "Wraps secrets under the current key")
             .details("Leaves a trail."),
         get("get_keychain", paths::KEYCHAIN, tag, "What workers resolved for an entry of a keychain")
             .query::<Keychain>()
-            .details("With its data for who has `cred:admin`, and for a worker that holds a command of a run of the definition. Leaves a trail."),
+            .details("With its data for who has `cred:admin`, and for a worker that holds a command of a run of the definition. What is bound to the run comes before what the root of its tree shares, and that before what is bound to no run. Leaves a trail."),
         post("put_keychain", paths::KEYCHAIN, tag, "Keeps what was resolved for a while; what was there is replaced")
-            .details("It is sealed, and in no answer to others. Leaves a trail.")
+            .details("It is sealed, and in no answer to others. For a worker that holds a command of a run of the definition, and for who has `cred:admin`. Leaves a trail.")
             .example(json!({ "data": { "token": "t" }, "scope_type": "global", "expires_in": 600 })),
         delete("delete_keychain", paths::KEYCHAIN, tag, "Forgets what was resolved")
-            .query::<KeychainKey>()
-            .details("Leaves a trail."),
+            .query::<Keychain>()
+            .details("For a worker that holds a command of a run of the definition, and for who has `cred:admin`. Leaves a trail."),
         get("list_keychain", paths::KEYCHAIN_OF, tag, "All that is kept for a definition, without its data")
             .query::<Page>(),
     ]

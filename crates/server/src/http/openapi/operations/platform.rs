@@ -2,6 +2,7 @@
 
 use noetl_api::health::Ready;
 use noetl_api::paths;
+use noetl_api::secret_audit::SecretAuditQuery;
 use noetl_api::system::HealthAnswer;
 use noetl_types::ErrorCode::{Forbidden, NotFound, NotReady, NotSupported, RetentionDropped};
 use noetl_types::Json;
@@ -273,6 +274,13 @@ fn internal() -> Vec<Operation> {
             tag,
             "How many secrets are under which key",
         ),
+        get(
+            "secret_audit",
+            paths::SECRET_AUDIT,
+            tag,
+            "What was done to the secrets of all tenants, newest first",
+        )
+        .query::<SecretAuditQuery>(),
         get("list_cells", paths::CELLS, tag, "The cells that there are"),
     ]
 }

@@ -115,10 +115,10 @@ pub(super) struct Credential {
 }
 
 #[derive(JsonSchema)]
-pub(super) struct KeychainKey {
-    /// Who shares it: `local`, `shared` or `global`, which it is where absent.
-    scope_type: Option<Text>,
-    /// The run that it is for.
+pub(super) struct Sealed {
+    /// Who is to open it.
+    worker_id: Text,
+    /// The run that needs it, for a worker.
     execution_id: Option<ExecutionId>,
 }
 

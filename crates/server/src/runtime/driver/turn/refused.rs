@@ -65,20 +65,9 @@ impl Draft {
                 envelopes,
                 error: error.into(),
             },
-            AppendRefused::Store(
-                error @ StoreError::Retry {
-                    outcome_unknown, ..
-                },
-            ) => Written::Again {
-                // Whether it was written is told by the log, and of a birth by trying it again.
-                live: self
-                    .before
-                    .filter(|_| is_birth || !outcome_unknown)
-                    .map(Box::new),
-                envelopes,
-                pause: true,
-                error: Some(error),
-            },
+            AppendRefused::Store(error @ StoreError::Retry { .. }) => {
+                again_later(self.before, envelopes, error)
+            }
             AppendRefused::Duplicate { execution_id } => {
                 known(envelopes, &Before::Duplicate(execution_id))
             }
@@ -88,6 +77,34 @@ impl Draft {
                 error: error_of(refused),
             },
         }
+    }
+}
+
+/// The store failed, and perhaps only after it had written.
+fn again_later(
+    before: Option<Live>,
+    mut envelopes: VecDeque<Envelope>,
+    error: StoreError,
+) -> Written {
+    let may_be_there = matches!(
+        error,
+        StoreError::Retry {
+            outcome_unknown: true,
+            ..
+        }
+    );
+    if may_be_there {
+        let doubted = |envelope: Envelope| envelope.doubted(&error);
+        envelopes = envelopes.into_iter().map(doubted).collect();
+    }
+    Written::Again {
+        // Whether it was written is told by the log, and of a birth by trying it again.
+        live: before
+            .filter(|live| live.birth.is_some() || !may_be_there)
+            .map(Box::new),
+        envelopes,
+        pause: true,
+        error: Some(error),
     }
 }
 
