@@ -301,7 +301,7 @@ async fn racing_publishers_publish_each_event_once() {
 
 #[ignore = "a hundred thousand rows take minutes"]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn racing_publishers_publish_each_of_many_events_once() {
+async fn heavy_racing_publishers_publish_each_of_many_events_once() {
     let (store, _database) = postgres().await;
     race(store, 100_000).await;
 }

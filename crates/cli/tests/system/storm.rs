@@ -1,6 +1,7 @@
 //! Somebody outside sees every event exactly once by the id of its message, while servers, the one
 //! that publishes among them, and the broker are killed, and writers take their time.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -28,6 +29,9 @@ pub(crate) const TWO: &str = "workflow:
 /// How long anything that ends at all may take on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(8);
 const MOMENT: Duration = Duration::from_millis(50);
+
+/// Who start runs at the same time.
+const CALLERS: usize = 4;
 
 /// What happens to the house.
 #[derive(Debug, Clone, Copy)]
@@ -115,6 +119,34 @@ pub(crate) async fn status(url: &str) -> Option<StreamStatus> {
     client.stream_status().await.ok()
 }
 
+/// Starts so many runs one after the other, each at the next server.
+async fn start_some(
+    runs: usize,
+    urls: &Mutex<Vec<String>>,
+    started: &AtomicUsize,
+) -> Vec<ExecutionId> {
+    let mut promised = Vec::new();
+    let mut known: BTreeMap<String, Caller> = BTreeMap::new();
+    while promised.len() < runs {
+        let url = {
+            let urls = urls.lock().unwrap_or_else(PoisonError::into_inner);
+            urls[promised.len() % urls.len()].clone()
+        };
+        let caller = known.entry(url).or_insert_with_key(|url| {
+            Caller(Client::new(url, ClientSettings::default()).expect("a client"))
+        });
+        match caller.start("two", Json::empty_map()).await {
+            Ok(run) => {
+                promised.push(run);
+                started.fetch_add(1, Ordering::Relaxed);
+            }
+            // It may be there or not; whoever comes next finds another server.
+            Err(_) => tokio::time::sleep(MOMENT).await,
+        }
+    }
+    promised
+}
+
 /// A house in a storm.
 struct Storm {
     house: House,
@@ -147,26 +179,16 @@ impl Storm {
         }
     }
 
-    /// Starts so many runs, at whichever server is there; gives those that a server has promised.
+    /// Starts so many runs, at whichever server is there, some at a time; gives those that a server
+    /// has promised.
     fn start_runs(&self, runs: usize) -> tokio::task::JoinHandle<Vec<ExecutionId>> {
-        let (urls, started) = (Arc::clone(&self.urls), Arc::clone(&self.started));
-        tokio::spawn(async move {
-            let mut promised = Vec::new();
-            while promised.len() < runs {
-                let url = {
-                    let urls = urls.lock().unwrap_or_else(PoisonError::into_inner);
-                    urls[promised.len() % urls.len()].clone()
-                };
-                let client = Client::new(&url, ClientSettings::default()).expect("a client");
-                match Caller(client).start("two", Json::empty_map()).await {
-                    Ok(run) => promised.push(run),
-                    // It may be there or not; whoever comes next finds another server.
-                    Err(_) => tokio::time::sleep(MOMENT).await,
-                }
-                started.store(promised.len(), Ordering::Relaxed);
-            }
-            promised
-        })
+        let mut callers = JoinSet::new();
+        for at in 0..CALLERS {
+            let share = runs / CALLERS + usize::from(at < runs % CALLERS);
+            let (urls, started) = (Arc::clone(&self.urls), Arc::clone(&self.started));
+            callers.spawn(async move { start_some(share, &urls, &started).await });
+        }
+        tokio::spawn(async move { callers.join_all().await.concat() })
     }
 
     async fn act(&mut self, act: Act) {

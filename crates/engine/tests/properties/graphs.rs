@@ -174,7 +174,7 @@ fn on_any_graph_a_run_ends() {
 /// Far more of the same; for a quiet hour.
 #[test]
 #[ignore = "takes minutes"]
-fn on_very_many_graphs_a_run_ends() {
+fn heavy_on_very_many_graphs_a_run_ends() {
     for seed in 0..300_000 {
         let sim = run(seed, seed % 2 == 0);
         assert_eq!(story(&sim).ends, 1, "{}", sim.table());

@@ -527,7 +527,7 @@ async fn t13_what_expired_unseen_is_read_from_the_log() {
 /// The same as in the small, with as many runs as a busy day has.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "ten thousand runs take minutes"]
-async fn t10_ten_thousand_runs_with_a_broker_that_is_killed_again_and_again() {
+async fn heavy_t10_ten_thousand_runs_with_a_broker_that_is_killed_again_and_again() {
     let mut nats = Nats::start().unwrap();
     let house = House::new().await;
     let runtime = house.server(streaming(&nats)).await;

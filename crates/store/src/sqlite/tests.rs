@@ -86,7 +86,7 @@ async fn sweep(seeds: std::ops::Range<u64>) {
 
 #[tokio::test]
 #[ignore = "a long sweep"]
-async fn many_histories_are_those_of_the_model() {
+async fn heavy_many_histories_are_those_of_the_model() {
     sweep(1_000..3_000).await;
 }
 
