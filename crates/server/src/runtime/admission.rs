@@ -55,10 +55,12 @@ impl Runtime {
     /// the platform. So only an admin says what else runs there, with which input, and under which of the keys
     /// that servers agree by.
     fn check_platform(&self, candidate: &Candidate<'_>) -> Result<(), RuntimeError> {
-        if candidate.facts.pool != PoolName::system() || self.behalf().may(Scope::Admin) {
+        let is_shipped = is_of_platform(candidate.path());
+        let is_of_users = !is_shipped && candidate.facts.pool != PoolName::system();
+        if is_of_users || self.behalf().may(Scope::Admin) {
             return Ok(());
         }
-        let text = if is_of_platform(candidate.path()) {
+        let text = if is_shipped {
             let is_empty = |payload: &Json| payload.as_map().is_some_and(JsonMap::is_empty);
             if candidate.payload.is_none_or(is_empty) && candidate.dedup.is_none() {
                 return Ok(());

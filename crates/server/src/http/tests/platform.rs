@@ -76,6 +76,11 @@ async fn only_an_admin_gives_input_to_what_the_platform_runs() {
         refused.is_problem(ErrorCode::Forbidden);
         assert!(is_ok(&place.post(&place.admin, execute, body).await));
     }
+    // On another pool it comes to nothing, and takes the place all the same.
+    let body = json!({ "path": "system/scheduled_cleanup", "execution_pool": "shared",
+        "dedup": { "key": "system/scheduled_cleanup:2" } });
+    let refused = place.post(&place.user, execute, body).await;
+    refused.is_problem(ErrorCode::Forbidden);
 }
 
 #[tokio::test]
