@@ -6,8 +6,8 @@ use noetl_types::{Digest, EventId, ExecutionId, TenantId, Text, Timestamp};
 
 use crate::error::StoreError;
 use crate::model::{
-    Answered, Broadcast, BroadcastFilter, Cached, Errand, ErrandOutcome, MatchKey, OpenWait,
-    RequestEnd, RequestKey, RequestTake, Slot, SlotChange, SlotChoice, Swept, Taken, Var,
+    Answered, Broadcast, BroadcastFilter, Cached, DedupClaim, Errand, ErrandOutcome, MatchKey,
+    OpenWait, RequestEnd, RequestKey, RequestTake, Slot, SlotChange, SlotChoice, Swept, Taken, Var,
     VarsRefused, WaitFilter,
 };
 
@@ -76,6 +76,10 @@ pub trait Commons {
         key_sha256: Digest,
         now: Timestamp,
     ) -> Result<Option<Answered>, StoreError>;
+
+    /// Whether a message came before, in the window of its key: then it starts nothing, whatever its
+    /// body is.
+    async fn has_seen(&self, message: DedupClaim) -> Result<bool, StoreError>;
 
     /// Takes a request, so that nobody else works on it; durably, before the call is answered.
     async fn take_request(&self, take: RequestTake) -> Result<Taken, StoreError>;

@@ -45,6 +45,9 @@ pub trait Outlets {
     /// somebody has to decide about one.
     async fn outbox_facts(&self) -> Result<OutboxFacts, StoreError>;
 
+    /// When the newest row was written that is still there.
+    async fn newest_outbox(&self) -> Result<Option<Timestamp>, StoreError>;
+
     /// Sends dead rows out again; says how many were dead and not given up.
     async fn replay_outbox(&self, rows: Vec<OutboxId>, now: Timestamp) -> Result<u64, StoreError>;
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::ConfigError;
 use super::setting::{AnySetting, Default, Facts, Setting};
-use super::table::{PORT, POSTGRES_PORT, TABLE};
+use super::table::{EARLIER, PORT, POSTGRES_PORT, TABLE};
 use crate::io::Env;
 use crate::render::words::visible;
 
@@ -90,6 +90,7 @@ impl Config {
             }
         }
         config.warn_of_strangers(env);
+        config.warn_of_earlier();
         Ok(config)
     }
 
@@ -175,6 +176,18 @@ impl Config {
             let name = visible(name);
             self.warnings
                 .push(format!("{name} is not a setting and has no effect{hint}"));
+        }
+    }
+
+    fn warn_of_earlier(&mut self) {
+        for facts in EARLIER {
+            let Some((text, _)) = self.values.get(facts.name) else {
+                continue;
+            };
+            if !matches!(facts.default, Default::Value(usual) if usual == text) {
+                let warning = format!("{}: {}", facts.name, facts.about);
+                self.warnings.push(warning);
+            }
         }
     }
 }

@@ -16,7 +16,7 @@ use noetl_types::{MachineId, PoolName, WorkerId};
 use super::setting::{AnySetting, Setting};
 use super::{LogFormat, Role, StoreChoice, read};
 
-pub(crate) use earlier::{AUTO_RECREATE, RUNTIME_SWEEP};
+pub(crate) use earlier::{AUTO_RECREATE, EARLIER, RUNTIME_SWEEP};
 pub(crate) use limits::{
     BODY_MAX, INLINE_MAX, MAX_ATTEMPTS, MAX_LIVE, POSTGRES_MIN_CONNECTIONS, RESULT_MAX,
     STATEMENT_CACHE,

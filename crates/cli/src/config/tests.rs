@@ -177,6 +177,27 @@ fn an_unknown_variable_is_a_warning_and_what_kubernetes_injects_is_none() {
     ");
 }
 
+/// A deployment of an earlier release may give what it had there; only who wants something else by it is
+/// told.
+#[test]
+fn what_has_no_effect_any_more_is_told() {
+    let variables = [
+        ("NOETL_RUNTIME_SWEEP_INTERVAL", "5"),
+        ("NOETL_AUTO_RECREATE_RUNTIME", "false"),
+    ];
+    let config = Config::load(&Given::default(), &env(&variables)).unwrap();
+    insta::assert_snapshot!(config.warnings.join("\n"), @r"
+    NOETL_RUNTIME_SWEEP_INTERVAL: No effect: whether a worker is gone is found out whenever somebody asks
+    NOETL_AUTO_RECREATE_RUNTIME: No effect: a process that nobody knows any more registers again by itself
+    ");
+    let variables = [
+        ("NOETL_RUNTIME_SWEEP_INTERVAL", "30"),
+        ("NOETL_AUTO_RECREATE_RUNTIME", "true"),
+    ];
+    let config = Config::load(&Given::default(), &env(&variables)).unwrap();
+    assert!(config.warnings.is_empty(), "{:?}", config.warnings);
+}
+
 #[test]
 fn the_table_agrees_with_itself() {
     let mut names: Vec<&str> = TABLE.iter().map(|setting| setting.facts().name).collect();

@@ -1,6 +1,6 @@
 //! Who may call which route.
 //!
-//! Each route declares what it takes to call it; see [`super::routes`] for why it cannot forget to.
+//! Each route declares what it takes to call it; see [`super::routing`] for why it cannot forget to.
 
 use std::sync::Arc;
 
@@ -30,7 +30,6 @@ pub(super) struct Identity(Arc<Known>);
 struct Known {
     actor: Text,
     behalf: Behalf,
-    scopes: Scopes,
     token_id: Option<TokenId>,
     /// Whether it showed who it is, and does not merely sit at this machine.
     is_proven: bool,
@@ -43,8 +42,10 @@ impl Identity {
         let scopes = Scope::ALL.iter().copied();
         Self(Arc::new(Known {
             actor: "developer".into(),
-            behalf: Behalf::default(),
-            scopes: scopes.filter(|scope| !needs_token(scope)).collect(),
+            behalf: Behalf {
+                scopes: Some(scopes.filter(|scope| !needs_token(scope)).collect()),
+                ..Behalf::default()
+            },
             token_id: None,
             is_proven: false,
         }))
@@ -60,8 +61,8 @@ impl Identity {
                 pools: token.pools.as_deref().map(Arc::from),
                 path_globs: token.path_globs.as_deref().map(Arc::from),
                 capability: None,
+                scopes: Some(token.scopes),
             },
-            scopes: token.scopes,
             token_id: Some(token.token_id),
             is_proven: true,
         }))
@@ -72,18 +73,16 @@ impl Identity {
         Self(Arc::new(Known {
             actor: format!("command:{}", capability.command_id).into(),
             behalf: capability.behalf(),
-            scopes: Scopes::NONE.with(Scope::Worker),
             token_id: None,
             is_proven: true,
         }))
     }
 
     /// Whoever a certificate stands for.
-    pub(super) fn of_certificate(actor: Text, behalf: Behalf, scopes: Scopes) -> Self {
+    pub(super) fn of_certificate(actor: Text, behalf: Behalf) -> Self {
         Self(Arc::new(Known {
             actor,
             behalf,
-            scopes,
             token_id: None,
             is_proven: true,
         }))
@@ -95,12 +94,12 @@ impl Identity {
     }
 
     pub(super) fn may(&self, scope: Scope) -> bool {
-        self.0.scopes.allow(scope)
+        self.0.behalf.may(scope)
     }
 
     /// What it may do, as it was given.
     pub(super) fn scopes(&self) -> impl Iterator<Item = Scope> {
-        self.0.scopes.iter()
+        self.0.behalf.scopes.into_iter().flat_map(Scopes::iter)
     }
 
     /// Who it is, as logs of executions tell it.
@@ -233,10 +232,11 @@ impl Access {
                         && identity.may(scope)
                         && (scope.is_internal() || identity.is_operator())
                 };
-                return if caller.as_ref().is_ok_and(may) {
-                    Ok(())
-                } else {
-                    Err(internal::refused())
+                return match caller {
+                    Ok(identity) if may(identity) => Ok(()),
+                    // Whoever it is comes back later: nothing is wrong with what was shown.
+                    Err(failure) if !failure.is_refusal() => Err(failure.clone()),
+                    Ok(_) | Err(_) => Err(internal::refused()),
                 };
             }
         };
@@ -318,5 +318,25 @@ mod tests {
             401
         );
         assert!(Access::Open.check(&nobody).is_ok());
+    }
+
+    /// A publisher that is told to come back does; one that is told that it is nobody gives up.
+    #[test]
+    fn who_comes_at_a_bad_time_is_told_so_by_the_internal_api_too() {
+        let internal = Access::Internal(Scope::InternalOutbox);
+        let status = |code: ErrorCode| {
+            let caller: Caller = Err(Failure::new(code, "why"));
+            let refused = internal.check(&caller).unwrap_err();
+            refused.into_response().status().as_u16()
+        };
+        for (code, expected) in [
+            (ErrorCode::Unauthenticated, 403),
+            (ErrorCode::TokenExpired, 403),
+            (ErrorCode::Forbidden, 403),
+            (ErrorCode::RateLimited, 429),
+            (ErrorCode::StoreUnavailable, 503),
+        ] {
+            assert_eq!(status(code), expected, "{code:?}");
+        }
     }
 }

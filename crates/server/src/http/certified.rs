@@ -108,9 +108,10 @@ impl Certified {
         let behalf = Behalf {
             tenant_id: self.tenant_id.clone(),
             pools: self.pools.clone(),
+            scopes: Some(self.scopes),
             ..Behalf::default()
         };
-        Identity::of_certificate(actor.clone(), behalf, self.scopes)
+        Identity::of_certificate(actor.clone(), behalf)
     }
 }
 

@@ -78,7 +78,10 @@ impl Doorman {
                 let token = self.runtime.identify(shown.reveal()).await?;
                 Ok(Identity::of_token(&token))
             }
-            (None, Some(certified)) => Ok(certified.clone()),
+            (None, Some(certified)) => {
+                identity::is_of_own_page(uri, headers, &self.origins)?;
+                Ok(certified.clone())
+            }
             (None, None) if self.is_dev => {
                 identity::is_developer(peer.address, uri, headers, &self.origins)?;
                 Ok(Identity::developer())

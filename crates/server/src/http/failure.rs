@@ -68,6 +68,11 @@ impl Failure {
         Self(Box::new(problem))
     }
 
+    /// Whether it says that somebody may not come in.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(self.0.status, 401 | 403)
+    }
+
     /// The code, as trails tell it.
     pub(super) fn code(&self) -> Text {
         self.0.code.clone()

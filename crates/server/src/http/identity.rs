@@ -91,15 +91,49 @@ pub(super) fn is_developer(
             "the request is not addressed to this machine: its host is no loopback name",
         ));
     };
+    is_of_page_at(&PLAIN, &host, headers, origins)
+}
+
+/// Whether a request comes from no page, or from one that may use the certificate of whoever looks at it: a
+/// browser shows that to the server for every page.
+pub(super) fn is_of_own_page(
+    uri: &Uri,
+    headers: &HeaderMap,
+    origins: &Origins,
+) -> Result<(), Failure> {
+    match host(uri, headers) {
+        Some(host) => is_of_page_at(&ENCRYPTED, &host, headers, origins),
+        None if headers.contains_key(ORIGIN) => Err(foreign_page()),
+        None => Ok(()),
+    }
+}
+
+/// How the address of a page begins, and its usual port.
+type Scheme = (&'static [u8], u16);
+const PLAIN: Scheme = (b"http://", 80);
+const ENCRYPTED: Scheme = (b"https://", 443);
+
+fn is_of_page_at(
+    scheme: &Scheme,
+    host: &Authority,
+    headers: &HeaderMap,
+    origins: &Origins,
+) -> Result<(), Failure> {
     let mut named = headers.get_all(ORIGIN).iter();
     match (named.next(), named.next()) {
         (None, _) => Ok(()),
-        (Some(origin), None) if is_own(origin.as_bytes(), &host) || origins.has(headers) => Ok(()),
-        (Some(_), _) => Err(Failure::new(
-            ErrorCode::Forbidden,
-            "the request comes from a page of another origin",
-        )),
+        (Some(origin), None) if is_own(origin.as_bytes(), scheme, host) || origins.has(headers) => {
+            Ok(())
+        }
+        (Some(_), _) => Err(foreign_page()),
     }
+}
+
+fn foreign_page() -> Failure {
+    Failure::new(
+        ErrorCode::Forbidden,
+        "the request comes from a page of another origin",
+    )
 }
 
 /// What a request is addressed to; nothing where it says that twice or not at all.
@@ -126,14 +160,14 @@ fn is_local(host: &str) -> bool {
 }
 
 /// Whether a page is this server's own.
-fn is_own(origin: &[u8], host: &Authority) -> bool {
-    let Some(origin) = origin.strip_prefix(b"http://") else {
+fn is_own(origin: &[u8], (scheme, usual_port): &Scheme, host: &Authority) -> bool {
+    let Some(origin) = origin.strip_prefix(*scheme) else {
         return false;
     };
     let Ok(origin) = Authority::try_from(origin) else {
         return false;
     };
-    let port = |authority: &Authority| authority.port_u16().unwrap_or(80);
+    let port = |authority: &Authority| authority.port_u16().unwrap_or(*usual_port);
     origin.host().eq_ignore_ascii_case(host.host()) && port(&origin) == port(host)
 }
 
@@ -234,6 +268,39 @@ mod tests {
         }
         let plain = [("host", "localhost"), ("origin", "http://localhost:80")];
         assert_eq!(status("127.0.0.1:5", "/", &plain), 200);
+    }
+
+    /// A browser shows a certificate to the server for every page that is looked at.
+    #[test]
+    fn a_certificate_is_not_for_pages_of_others() {
+        let with = |origins: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            headers.append(HOST, HeaderValue::from_static("noetl.example:8443"));
+            for origin in origins {
+                headers.append(ORIGIN, HeaderValue::from_static(origin));
+            }
+            let listed = Origins::read("https://app.example").unwrap();
+            is_of_own_page(&Uri::from_static("/api"), &headers, &listed).is_ok()
+        };
+        assert!(with(&[]), "programs name no origin");
+        assert!(with(&["https://noetl.example:8443"]));
+        assert!(with(&["https://app.example"]), "an operator lists it");
+        for foreign in [
+            &["https://evil.example"][..],
+            &["http://noetl.example:8443"],
+            &["https://noetl.example"],
+            &["null"],
+            &["https://noetl.example:8443", "https://evil.example"],
+        ] {
+            assert!(!with(foreign), "{foreign:?}");
+        }
+        let mut nowhere = HeaderMap::new();
+        let own = |headers: &HeaderMap| {
+            is_of_own_page(&Uri::from_static("/api"), headers, &Origins::default()).is_ok()
+        };
+        assert!(own(&nowhere));
+        nowhere.append(ORIGIN, HeaderValue::from_static("https://noetl.example"));
+        assert!(!own(&nowhere));
     }
 
     fn shown(values: &[&'static str]) -> Result<Option<String>, u16> {

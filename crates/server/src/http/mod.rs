@@ -28,6 +28,7 @@ mod peer;
 mod rates;
 mod request_id;
 mod routes;
+mod routing;
 mod serve;
 mod settings;
 mod stall;

@@ -1,32 +1,25 @@
-//! The table of routes.
-//!
-//! A route comes into the router through [`Routes::add`] alone, which wants to know who may call it
-//! and how large its body may be: one that does not say so does not compile.
+//! The table of routes: each with who may call it, how large its body may be, and what it leaves behind.
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::Extension;
-use axum::handler::Handler;
-use axum::middleware::from_fn_with_state;
-use axum::routing::{MethodFilter, any, on};
+use axum::routing::MethodFilter;
 use noetl_api::paths;
-use noetl_types::{ByteSize, ErrorCode, SecretOperation};
+use noetl_types::{ByteSize, SecretOperation};
 use tokio_util::sync::CancellationToken;
 
-use super::access::{Access, Caller, Leaves, Rules, Scope, gate};
+use super::access::{Access, Scope};
 use super::acting::App;
-use super::failure::Failure;
 use super::handlers::{
     audit, catalog, classic, commands, credentials, execute, executions, health, internal,
     keychain, openapi, outbox, replay, results, signals, stream, streams, system, tokens, vars,
     workers,
 };
-use super::internal::InternalToken;
-use super::openapi::Described;
 use super::part::Part;
+#[cfg(test)]
+pub(super) use super::routing::Declared;
+use super::routing::Routes;
 use super::settings::HttpSettings;
-use crate::metrics::Metrics;
 use crate::runtime::Runtime;
 
 /// Documents are larger than other bodies.
@@ -62,9 +55,6 @@ const PROJECT: Access = Access::Internal(Scope::InternalProject);
 const RETENTION: Access = Access::Internal(Scope::InternalRetention);
 const PLATFORM: Access = Access::Internal(Scope::Admin);
 const WALLET: Access = Access::Internal(Scope::CredAdmin);
-
-/// The internal API, where it has a listener of its own: to everybody else it is not there.
-const ELSEWHERE: [&str; 2] = ["/api/internal/{*rest}", "/noetl/internal/{*rest}"];
 
 const GET: MethodFilter = MethodFilter::GET;
 const POST: MethodFilter = MethodFilter::POST;
@@ -108,18 +98,7 @@ fn all(routes: Routes) -> Routes {
 /// Every route, with what it declares.
 #[cfg(test)]
 pub(super) fn table() -> Vec<Declared> {
-    all(Routes::new(ByteSize::from_mib(1), None, Arc::default())).table
-}
-
-/// What a route declares about itself.
-#[cfg(test)]
-#[derive(Debug, Clone)]
-pub(super) struct Declared {
-    pub(super) access: Access,
-    pub(super) methods: MethodFilter,
-    pub(super) path: String,
-    pub(super) shape: super::openapi::Shape,
-    pub(super) is_of_command: bool,
+    all(Routes::new(ByteSize::from_mib(1), None, Arc::default())).into_table()
 }
 
 /// Whatever touches a secret leaves a trail, reading included.
@@ -364,7 +343,9 @@ fn stream_routes(routes: Routes) -> Routes {
         .add(EXEC_READ, GET, paths::STREAM_STATUS, stream::status)
         .add(EXEC_READ, GET, paths::STREAM_FEED, stream::feed)
         .add(EXEC_READ, GET, paths::STREAM_EVENT, stream::event)
+        .audited()
         .add(PLATFORM, POST, paths::STREAM_REBUILD, stream::rebuild)
+        .unaudited()
 }
 
 fn classic_routes(routes: Routes) -> Routes {
@@ -424,8 +405,12 @@ fn internal_routes(routes: Routes) -> Routes {
             outbox::pending_count,
         )
         .add(OUTBOX, GET, paths::OUTBOX_DEAD, outbox::dead)
+        // What gives something up for good is an act of somebody.
+        .audited()
         .add(OUTBOX, POST, paths::OUTBOX_REPLAY, outbox::replay)
         .add(OUTBOX, POST, paths::OUTBOX_DISCARD, outbox::discard)
+        .add(RETENTION, POST, paths::CLEANUP_PURGE, internal::purge)
+        .unaudited()
         .with_body(MAX_BATCH_BODY)
         .add(PROJECT, POST, paths::EVENTS_PROJECT, internal::project)
         .add(
@@ -436,7 +421,6 @@ fn internal_routes(routes: Routes) -> Routes {
         )
         .with_usual_body()
         .add(PROJECT, POST, paths::PROJECTION_ADVANCE, internal::advance)
-        .add(RETENTION, POST, paths::CLEANUP_PURGE, internal::purge)
 }
 
 /// What is known by name and not done here yet.
@@ -497,179 +481,4 @@ fn later_routes(routes: Routes) -> Routes {
     closed.fold(routes, |routes, (access, methods, path)| {
         routes.add(access, methods, path, system::not_supported)
     })
-}
-
-/// Routes, each with what it declares.
-pub(super) struct Routes {
-    router: Router<App>,
-    usual_body: ByteSize,
-    max_body: ByteSize,
-    internal: Option<InternalToken>,
-    metrics: Arc<Metrics>,
-    leaves: Leaves,
-    is_of_command: bool,
-    part: Part,
-    #[cfg(test)]
-    table: Vec<Declared>,
-}
-
-impl Routes {
-    pub(super) fn new(
-        usual_body: ByteSize,
-        internal: Option<InternalToken>,
-        metrics: Arc<Metrics>,
-    ) -> Self {
-        Self {
-            router: Router::new(),
-            usual_body,
-            max_body: usual_body,
-            internal,
-            metrics,
-            leaves: Leaves::Nothing,
-            is_of_command: false,
-            part: Part::All,
-            #[cfg(test)]
-            table: Vec::new(),
-        }
-    }
-
-    /// The same for the routes of a listener, whichever are added.
-    fn only(self, part: Part) -> Self {
-        Self { part, ..self }
-    }
-
-    /// The largest body of the routes that follow: this one, or the usual one where an operator allows more.
-    fn with_body(self, max_body: ByteSize) -> Self {
-        let max_body = max_body.max(self.usual_body);
-        Self { max_body, ..self }
-    }
-
-    fn with_usual_body(self) -> Self {
-        let max_body = self.usual_body;
-        self.with_body(max_body)
-    }
-
-    /// The routes that follow leave a trail.
-    fn audited(self) -> Self {
-        let leaves = Leaves::Entry;
-        Self { leaves, ..self }
-    }
-
-    /// The routes that follow leave a trail of what they do to a secret.
-    fn on_secret(self, operation: SecretOperation) -> Self {
-        let leaves = Leaves::SecretEntry(operation);
-        Self { leaves, ..self }
-    }
-
-    fn unaudited(self) -> Self {
-        let leaves = Leaves::Nothing;
-        Self { leaves, ..self }
-    }
-
-    /// The routes that follow are part of the work on a command: whoever shows its capability may
-    /// call them about that command.
-    fn of_command(self) -> Self {
-        Self {
-            is_of_command: true,
-            ..self
-        }
-    }
-
-    fn of_others(self) -> Self {
-        Self {
-            is_of_command: false,
-            ..self
-        }
-    }
-
-    /// A route. What lies under `/api/` is found under `/noetl/` too, where a gateway has it.
-    pub(super) fn add<H, T>(
-        self,
-        access: Access,
-        methods: MethodFilter,
-        path: &'static str,
-        handler: H,
-    ) -> Self
-    where
-        H: Handler<T, App> + Described<T>,
-        T: 'static,
-    {
-        if !self.part.has(path) {
-            return self;
-        }
-        let rules = Rules {
-            access: self.part.access(access),
-            max_body: self.max_body,
-            internal: self.internal,
-            route: path,
-            metrics: Arc::clone(&self.metrics),
-            leaves: self.leaves,
-            is_of_command: self.is_of_command,
-        };
-        let route = on(methods, handler).route_layer(from_fn_with_state(rules, gate));
-        let mut router = self.router;
-        if let Some(rest) = path.strip_prefix("/api/") {
-            router = router.route(&format!("/noetl/{rest}"), route.clone());
-        }
-        #[cfg(test)]
-        let table = {
-            let mut table = self.table;
-            table.push(Declared {
-                access,
-                methods,
-                path: path.to_owned(),
-                shape: <H as Described<T>>::shape(),
-                is_of_command: self.is_of_command,
-            });
-            table
-        };
-        Self {
-            router: router.route(path, route),
-            usual_body: self.usual_body,
-            max_body: self.max_body,
-            leaves: self.leaves,
-            is_of_command: self.is_of_command,
-            part: self.part,
-            internal: self.internal,
-            metrics: self.metrics,
-            #[cfg(test)]
-            table,
-        }
-    }
-
-    pub(super) fn finish(self, app: App) -> Router {
-        let router = match self.part {
-            Part::All | Part::Internal => self.router.fallback(not_found),
-            Part::Public => ELSEWHERE
-                .into_iter()
-                .fold(self.router, |router, path| router.route(path, any(nothing)))
-                .fallback(not_found),
-            // Nobody is known there, so there is nobody who may not know.
-            Part::Metrics => self.router.fallback(nothing),
-        };
-        router
-            .method_not_allowed_fallback(method_not_allowed)
-            .layer(Extension(app.clone()))
-            .with_state(app)
-    }
-}
-
-/// Whoever is nobody does not even learn which routes there are.
-async fn not_found(Extension(caller): Extension<Caller>) -> Failure {
-    match caller {
-        Ok(_) => nothing().await,
-        Err(nobody) => nobody,
-    }
-}
-
-async fn nothing() -> Failure {
-    Failure::new(ErrorCode::NotFound, "there is nothing at this address")
-}
-
-async fn method_not_allowed(Extension(caller): Extension<Caller>) -> Failure {
-    let failure = || {
-        let text = "this address does not take this method; the header `Allow` names those it does";
-        Failure::new(ErrorCode::MethodNotAllowed, text)
-    };
-    caller.map_or_else(|nobody| nobody, |_| failure())
 }

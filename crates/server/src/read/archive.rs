@@ -12,7 +12,7 @@ impl Runtime {
     /// Puts a definition into the archive, unless executions of it go on.
     pub async fn archive_definition(&self, name: &str) -> Result<ArchiveAnswer, RuntimeError> {
         let path = self.named_definition(name).await?.path;
-        self.behalf().check_path(&path)?;
+        self.behalf().check_change(&path)?;
         for status in [
             ExecutionStatus::Pending,
             ExecutionStatus::Running,
@@ -48,7 +48,7 @@ impl Runtime {
         path: PlaybookPath,
     ) -> Result<ArchiveAnswer, RuntimeError> {
         self.named_definition(path.as_str()).await?;
-        self.behalf().check_path(&path)?;
+        self.behalf().check_change(&path)?;
         let tenant = self.tenant();
         self.store().archive(tenant, &path, None).await?;
         Ok(ArchiveAnswer {

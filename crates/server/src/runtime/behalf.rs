@@ -3,12 +3,21 @@
 use std::sync::Arc;
 
 use noetl_types::{
-    CommandId, ErrorCode, ExecutionId, OrganizationId, PlaybookPath, PoolName, TenantId, Text,
+    CommandId, ErrorCode, ExecutionId, OrganizationId, PlaybookPath, PoolName, Scope, Scopes,
+    TenantId, Text,
 };
 
 use super::capability::Capability;
 use super::error::RuntimeError;
 use super::globs;
+
+/// Definitions of the platform's own lie under this path.
+const PLATFORM: &str = "system/";
+
+/// Whether a playbook is one that keeps the platform going.
+pub(crate) fn is_of_platform(path: &PlaybookPath) -> bool {
+    path.as_str().starts_with(PLATFORM)
+}
 
 /// Whom calls are made for.
 ///
@@ -26,9 +35,16 @@ pub struct Behalf {
     pub path_globs: Option<Arc<[Text]>>,
     /// The one command that may be worked on; `None` means all that the above leaves.
     pub capability: Option<Capability>,
+    /// What may be done; `None` means everything, which is what the server itself may.
+    pub scopes: Option<Scopes>,
 }
 
 impl Behalf {
+    /// Whether what a scope is for may be done.
+    pub(crate) fn may(&self, scope: Scope) -> bool {
+        self.scopes.is_none_or(|scopes| scopes.allow(scope))
+    }
+
     /// Whether some paths are all that there is.
     pub(crate) fn is_bound(&self) -> bool {
         self.path_globs.is_some()
@@ -52,6 +68,17 @@ impl Behalf {
             return Ok(());
         }
         let text = format!("the token is not for the path `{path}`");
+        Err(RuntimeError::refused(ErrorCode::Forbidden, text))
+    }
+
+    /// Refuses to change what lies at a path: one that the caller is not bound to, or, to all but an admin,
+    /// one of the platform's own.
+    pub(crate) fn check_change(&self, path: &PlaybookPath) -> Result<(), RuntimeError> {
+        self.check_path(path)?;
+        if !is_of_platform(path) || self.may(Scope::Admin) {
+            return Ok(());
+        }
+        let text = format!("only an admin may change what is under `{PLATFORM}`");
         Err(RuntimeError::refused(ErrorCode::Forbidden, text))
     }
 
@@ -82,6 +109,16 @@ impl Behalf {
             return Err(other_pool());
         }
         Ok(pool.within(&self.tenant_id))
+    }
+
+    /// The same, if the commands in it may be handed out to the caller, of whatever path they are.
+    pub(crate) fn queue_to_lease_from(&self, pool: &PoolName) -> Result<PoolName, RuntimeError> {
+        if self.is_bound() {
+            let text = "the token is bound to paths, and the commands of a pool are of all paths: a \
+                worker needs one that is bound to pools at most";
+            return Err(RuntimeError::refused(ErrorCode::Forbidden, text));
+        }
+        self.queue_of(pool)
     }
 
     /// Refuses what happens to an execution that is not the caller's: of another tenant, or of a pool

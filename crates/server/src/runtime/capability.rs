@@ -7,7 +7,9 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use noetl_store::Store;
-use noetl_types::{CommandId, ErrorCode, ExecutionId, Millis, TenantId, Text, Timestamp};
+use noetl_types::{
+    CommandId, ErrorCode, ExecutionId, Millis, Scope, Scopes, TenantId, Text, Timestamp,
+};
 
 use super::messaging::Notice;
 use super::tokens::hex;
@@ -62,6 +64,7 @@ impl Capability {
         Behalf {
             tenant_id: self.tenant_id.clone(),
             capability: Some(self),
+            scopes: Some(Scopes::NONE.with(Scope::Worker)),
             ..Behalf::default()
         }
     }

@@ -8,8 +8,11 @@ use noetl_store::{
 };
 use noetl_types::json::{parse, to_canonical};
 use noetl_types::limits::PageLimit;
-use noetl_types::{CredentialId, ErrorCode, ExecutionId, Json, SecretOperation, Text, WorkerId};
+use noetl_types::{
+    CommandStatus, CredentialId, ErrorCode, ExecutionId, Json, SecretOperation, Text, WorkerId,
+};
 
+use super::classic::asks_with_any;
 use super::secret_acts::told_name;
 use super::{Runtime, RuntimeError};
 use crate::vault::{About, KeyRing, Sealed, VaultError};
@@ -146,9 +149,8 @@ impl Runtime {
             Some(id) => self.core.definition(self.tenant(), id).await?,
             None => return Err(RuntimeError::no_execution()),
         };
-        // A name that a template makes is not to be seen in the text; then any may be meant.
-        let content = &definition.entry.content;
-        if !content.contains(wish.name.as_str()) && !content.contains("{{") {
+        let is_named = definition.entry.content.contains(wish.name.as_str());
+        if !is_named && !asks_with_any(definition.plan.playbook()) {
             let text = format!("the playbook does not name the credential '{}'", wish.name);
             return Err(RuntimeError::refused(ErrorCode::Forbidden, text));
         }
@@ -162,18 +164,21 @@ impl Runtime {
         execution_id: ExecutionId,
         worker: Option<WorkerId>,
     ) -> Result<(), RuntimeError> {
-        let held = CommandFilter {
-            tenant_id: self.tenant().clone(),
-            choice: CommandChoice::Open,
-            execution_id: Some(execution_id),
-            pool: None,
-            worker,
-            after: None,
-            limit: PageLimit::MAX,
-        };
-        let held = self.store().commands(held).await?;
-        if held.commands.iter().any(|held| held.lease.is_some()) {
-            return Ok(());
+        // Any number may wait, so it is asked for those alone that somebody holds.
+        for status in [CommandStatus::Claimed, CommandStatus::Running] {
+            let held = CommandFilter {
+                tenant_id: self.tenant().clone(),
+                choice: CommandChoice::Only(status),
+                execution_id: Some(execution_id),
+                pool: None,
+                worker: worker.clone(),
+                after: None,
+                limit: PageLimit::MIN,
+            };
+            let held = self.store().commands(held).await?;
+            if held.commands.iter().any(|held| held.lease.is_some()) {
+                return Ok(());
+            }
         }
         let text = "a credential is lent to who holds a command of the execution";
         Err(RuntimeError::refused(ErrorCode::Forbidden, text))

@@ -266,10 +266,11 @@ impl Runtime {
         })
     }
 
-    /// A definition of somebody else is none.
+    /// A definition of somebody else is none, and so is one at a path that the caller is not bound to.
     async fn check_definition(&self, catalog_id: CatalogId) -> Result<(), RuntimeError> {
         let key = CatalogKey::Id(catalog_id);
         let found = self.store().catalog_entry(self.tenant(), key).await?;
+        let found = found.filter(|entry| self.behalf().sees(Some(&entry.path)));
         let none = || RuntimeError::refused(ErrorCode::NotFound, "there is no such definition");
         found.map(drop).ok_or_else(none)
     }

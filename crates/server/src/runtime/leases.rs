@@ -29,7 +29,7 @@ impl Runtime {
     /// Hands out commands, waiting for them as long as the worker says.
     pub async fn lease(&self, request: LeaseRequest) -> Result<LeaseAnswer, RuntimeError> {
         let patience = within_long_poll(request.wait_ms)?;
-        let queue = self.behalf().queue_of(&request.pool)?;
+        let queue = self.behalf().queue_to_lease_from(&request.pool)?;
         let taker = Taker {
             worker: request.worker_id,
             kinds: request.kinds,

@@ -3,6 +3,7 @@
 //! Owns time, chance and waiting; the engine decides and the store keeps. All that is in memory
 //! here can be lost at any moment.
 
+mod admission;
 mod alarms;
 mod background;
 mod behalf;
@@ -69,6 +70,7 @@ use crate::read::Draining;
 use crate::vault::Signer;
 use alarms::Alarms;
 pub use behalf::Behalf;
+pub(crate) use behalf::is_of_platform;
 pub use capability::Capability;
 use classic::Claims;
 use definition::Definitions;

@@ -14,8 +14,8 @@ use super::stream::CURSOR;
 const COMMAND_DAYS: i64 = 7;
 /// Minutes that workers are kept which are silent, where the caller does not say.
 const STALE_MINUTES: i64 = 60;
-/// How long a stream that nobody publishes any more keeps the log: longer than a broker or a server is
-/// away without anybody's having decided so.
+/// How long an outlet that nobody uses any more keeps the log: longer than a broker or a server is away
+/// without anybody's having decided so.
 const LEFT_FOR: Millis = Millis::from_days(30);
 /// Minutes that a caller may say.
 const MAX_MINUTES: i64 = MAX_RETENTION_DAYS * 24 * 60;
@@ -36,7 +36,7 @@ impl Runtime {
             events_before: days("event_retention_days", event_days)?,
             outbox_before: Some(now.saturating_sub(self.settings().outbox_keep)),
             outlets: EnabledOutlets {
-                outbox: self.settings().outbox,
+                outbox: self.has_outbox(now).await?,
                 streams: self.streams(now).await?,
             },
             now,
@@ -67,6 +67,16 @@ impl Runtime {
 }
 
 impl Runtime {
+    /// Whether the outbox must have an event before it may go. Another server may write rows that this one
+    /// is not set to; so rows that were written lately count as well.
+    async fn has_outbox(&self, now: Timestamp) -> Result<bool, RuntimeError> {
+        if self.settings().outbox {
+            return Ok(true);
+        }
+        let newest = self.store().newest_outbox().await?;
+        Ok(newest.is_some_and(|newest| now.since(newest) < LEFT_FOR))
+    }
+
     /// The streams that must have an event before it may go.
     ///
     /// Another server may publish what this one is not set to. It, or whoever did so before it, leaves a

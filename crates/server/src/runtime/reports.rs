@@ -136,7 +136,7 @@ impl Core {
             max: usize::try_from(lease.max.get()).unwrap_or(1),
             lease: self.lease_length(lease.lease_ms)?,
         };
-        let queue = behalf.queue_of(&lease.pool)?;
+        let queue = behalf.queue_to_lease_from(&lease.pool)?;
         Ok(Some(Arc::new(Offer::new(queue, taker))))
     }
 

@@ -13,13 +13,13 @@ use noetl_types::{
     CatalogId, ErrorCode, ExecutionId, Json, Millis, PlaybookPath, PoolName, TenantId, Timestamp,
 };
 
+use super::admission::Candidate;
 use super::behalf::Behalf;
 use super::claim::{self, Once};
 use super::driver::{Before, Claims, Letter, heard};
 use super::entropy;
 use super::error::RuntimeError;
 use super::outcome::Outcome;
-use super::quota::Admission;
 use super::{Core, Definition, Runtime};
 use crate::metrics::{self, Entry};
 
@@ -93,13 +93,19 @@ impl Runtime {
         let is_child = self.check(&request).await?;
         let definition = self.definition_of(&request).await?;
         let (tenant_id, path) = (self.tenant(), &definition.entry.path);
-        // A child that is refused would fail its parent, which has begun.
-        let is_free = is_child || is_of_platform(path);
-        let admission = self.admission(is_free, launch.once.as_ref()).await?;
         let now = self.core.clock.now();
-        let execution_id: ExecutionId = self.core.ids.mint(now)?;
         let dedup = claim::dedup(&request, (tenant_id, path), now)?;
         let facts = facts(&definition, &request, (self.behalf(), now))?;
+        let candidate = Candidate {
+            definition: &definition,
+            facts: &facts,
+            payload: request.payload.as_ref(),
+            is_child,
+            once: launch.once.as_ref(),
+            dedup: dedup.as_ref(),
+        };
+        let admission = self.admission(&candidate).await?;
+        let execution_id: ExecutionId = self.core.ids.mint(now)?;
         let following = wait.map(|wait| (self.core.followers.follow(execution_id), wait));
         let start = Start {
             rerun_of: launch.rerun_of.map(|id| Json::from(id.to_string())),
@@ -173,26 +179,6 @@ impl Runtime {
             Some(path) if request.catalog_id.is_none() => no_definition(path),
             Some(_) | None => RuntimeError::no_definition(),
         })
-    }
-
-    /// Lets an execution of the tenant begin, unless as many go on as may and it is not free of that. One
-    /// that began before under the same key is no further one.
-    async fn admission(
-        &self,
-        is_free: bool,
-        once: Option<&Once>,
-    ) -> Result<Option<Admission>, RuntimeError> {
-        if is_free {
-            return Ok(None);
-        }
-        let refused = match self.core.admitted(self.tenant()).await {
-            Ok(admission) => return Ok(Some(admission)),
-            Err(refused) => refused,
-        };
-        match once {
-            Some(once) if self.core.has_begun(self.tenant(), once).await? => Ok(None),
-            Some(_) | None => Err(refused),
-        }
     }
 
     /// An execution that the same request has started, and its end where the caller waits for it.
@@ -537,11 +523,6 @@ fn facts(
         labels: request.labels.clone(),
         started_at: now,
     })
-}
-
-/// Whether a playbook is one that keeps the platform going, which nobody may stand in the way of.
-fn is_of_platform(path: &PlaybookPath) -> bool {
-    path.as_str().starts_with("system/")
 }
 
 /// The pool of an execution that names none, by its path.

@@ -156,8 +156,8 @@ impl Runtime {
         request: NewToken,
         actor: &Text,
     ) -> Result<CreatedToken, RuntimeError> {
-        if self.behalf().is_bound() {
-            let text = "a token that is bound to paths makes no others";
+        if self.behalf().is_bound() || self.behalf().pools.is_some() {
+            let text = "a token that is bound to paths or pools makes no others";
             return Err(RuntimeError::refused(ErrorCode::Forbidden, text));
         }
         let now = self.now();

@@ -8,8 +8,8 @@ use super::{FaultyStore, Method};
 use crate::commons::Commons;
 use crate::error::StoreError;
 use crate::model::{
-    Answered, Broadcast, BroadcastFilter, Cached, Errand, ErrandOutcome, MatchKey, OpenWait,
-    RequestEnd, RequestKey, RequestTake, Slot, SlotChange, SlotChoice, Swept, Taken, Var,
+    Answered, Broadcast, BroadcastFilter, Cached, DedupClaim, Errand, ErrandOutcome, MatchKey,
+    OpenWait, RequestEnd, RequestKey, RequestTake, Slot, SlotChange, SlotChoice, Swept, Taken, Var,
     VarsRefused, WaitFilter,
 };
 use crate::store::Store;
@@ -95,6 +95,11 @@ impl<S: Store> Commons for FaultyStore<S> {
     ) -> Result<Option<Answered>, StoreError> {
         let answer = self.fault(Method::Answered).await?;
         answer.of(self.inner.answered(tenant_id, route, key_sha256, now).await)
+    }
+
+    async fn has_seen(&self, message: DedupClaim) -> Result<bool, StoreError> {
+        let answer = self.fault(Method::HasSeen).await?;
+        answer.of(self.inner.has_seen(message).await)
     }
 
     async fn take_request(&self, take: RequestTake) -> Result<Taken, StoreError> {

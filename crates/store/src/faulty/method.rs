@@ -97,6 +97,8 @@ pub enum Method {
     Cached,
     /// [`crate::Commons::answered`]
     Answered,
+    /// [`crate::Commons::has_seen`]
+    HasSeen,
     /// [`crate::Commons::take_request`]
     TakeRequest,
     /// [`crate::Commons::settle_request`]
@@ -139,6 +141,8 @@ pub enum Method {
     Outbox,
     /// [`crate::Outlets::outbox_facts`]
     OutboxFacts,
+    /// [`crate::Outlets::newest_outbox`]
+    NewestOutbox,
     /// [`crate::Outlets::replay_outbox`]
     ReplayOutbox,
     /// [`crate::Outlets::discard_outbox`]
@@ -279,6 +283,7 @@ impl Method {
         Self::ChangeSlots,
         Self::Cached,
         Self::Answered,
+        Self::HasSeen,
         Self::TakeRequest,
         Self::SettleRequest,
         Self::SetVars,
@@ -300,6 +305,7 @@ impl Method {
         Self::OutboxPending,
         Self::Outbox,
         Self::OutboxFacts,
+        Self::NewestOutbox,
         Self::ReplayOutbox,
         Self::DiscardOutbox,
         Self::OldOutbox,

@@ -50,6 +50,11 @@ impl<S: Store> Outlets for FaultyStore<S> {
         answer.of(self.inner.outbox_facts().await)
     }
 
+    async fn newest_outbox(&self) -> Result<Option<Timestamp>, StoreError> {
+        let answer = self.fault(Method::NewestOutbox).await?;
+        answer.of(self.inner.newest_outbox().await)
+    }
+
     async fn replay_outbox(&self, rows: Vec<OutboxId>, now: Timestamp) -> Result<u64, StoreError> {
         let answer = self.fault(Method::ReplayOutbox).await?;
         answer.of(self.inner.replay_outbox(rows, now).await)

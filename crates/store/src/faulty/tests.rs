@@ -15,6 +15,7 @@ use noetl_types::{
 
 use super::{Fault, FaultyStore, Method};
 use crate::model::SecretActFilter;
+use crate::suite::claim::message;
 use crate::suite::fixture::{Run, all_executions, at, claim, lease_of, one, worker};
 use crate::suite::keychain::{entry, new as new_entry};
 use crate::suite::outbox::claim as outbox_claim;
@@ -308,6 +309,10 @@ async fn call_about_the_commons(store: &dyn Store) -> Vec<Result<(), StoreError>
             .answered(&tenant, &"r".into(), digest, now)
             .await
             .map(drop),
+        store
+            .has_seen(message("m", "body", "12:00:00"))
+            .await
+            .map(drop),
         store.take_request(take.clone()).await.map(drop),
         store
             .settle_request(take.key, take.work_id, RequestEnd::Refused)
@@ -401,6 +406,7 @@ async fn call_about_the_outbox(store: &dyn Store) -> Vec<Result<(), StoreError>>
         store.outbox_pending(now).await.map(drop),
         store.outbox(rows).await.map(drop),
         store.outbox_facts().await.map(drop),
+        store.newest_outbox().await.map(drop),
         store.replay_outbox(vec![row], now).await.map(drop),
         store.discard_outbox(vec![row], now).await.map(drop),
         store.old_outbox(now).await.map(drop),

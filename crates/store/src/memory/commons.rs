@@ -9,8 +9,8 @@ use super::shared::sweep;
 use crate::commons::Commons;
 use crate::error::StoreError;
 use crate::model::{
-    Answered, Broadcast, BroadcastFilter, Cached, Errand, ErrandOutcome, MatchKey, OpenWait,
-    RequestEnd, RequestKey, RequestTake, Slot, SlotChange, SlotChoice, Swept, Taken, Var,
+    Answered, Broadcast, BroadcastFilter, Cached, DedupClaim, Errand, ErrandOutcome, MatchKey,
+    OpenWait, RequestEnd, RequestKey, RequestTake, Slot, SlotChange, SlotChoice, Swept, Taken, Var,
     VarsRefused, WaitFilter, check_vars,
 };
 
@@ -89,6 +89,10 @@ impl Commons for MemoryStore {
     ) -> Result<Option<Answered>, StoreError> {
         let key = (tenant_id.clone(), route.clone(), key_sha256);
         Ok(self.lock().shared.answered(&key, now))
+    }
+
+    async fn has_seen(&self, message: DedupClaim) -> Result<bool, StoreError> {
+        Ok(self.lock().shared.has_seen(&message))
     }
 
     async fn take_request(&self, take: RequestTake) -> Result<Taken, StoreError> {

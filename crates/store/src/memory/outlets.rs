@@ -408,6 +408,12 @@ impl Outlets for MemoryStore {
         Ok(facts)
     }
 
+    async fn newest_outbox(&self) -> Result<Option<Timestamp>, StoreError> {
+        let state = self.lock();
+        let newest = state.outlets.outbox.last_key_value();
+        Ok(newest.map(|(_, row)| row.created_at))
+    }
+
     async fn replay_outbox(&self, rows: Vec<OutboxId>, now: Timestamp) -> Result<u64, StoreError> {
         let mut state = self.lock();
         Ok(state.outlets.dead(&rows, |row| {

@@ -294,6 +294,11 @@ impl Shared {
         kept.filter(|kept| kept.expires_at > now).cloned()
     }
 
+    pub(super) fn has_seen(&self, message: &DedupClaim) -> bool {
+        let kept = self.dedup.get(&(message.scope, message.match_key()));
+        kept.is_some_and(|kept| message.beside(kept).is_err())
+    }
+
     pub(super) fn take_request(&mut self, take: RequestTake) -> Taken {
         let RequestKey {
             tenant_id,

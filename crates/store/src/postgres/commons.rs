@@ -8,8 +8,8 @@ use super::{PostgresStore, shared};
 use crate::commons::Commons;
 use crate::error::StoreError;
 use crate::model::{
-    Answered, Broadcast, BroadcastFilter, Cached, Errand, ErrandOutcome, MatchKey, OpenWait,
-    RequestEnd, RequestKey, RequestTake, Slot, SlotChange, SlotChoice, Swept, Taken, Var,
+    Answered, Broadcast, BroadcastFilter, Cached, DedupClaim, Errand, ErrandOutcome, MatchKey,
+    OpenWait, RequestEnd, RequestKey, RequestTake, Slot, SlotChange, SlotChoice, Swept, Taken, Var,
     VarsRefused, WaitFilter, check_vars,
 };
 use crate::row::{self, swept_table};
@@ -82,6 +82,10 @@ impl Commons for PostgresStore {
         now: Timestamp,
     ) -> Result<Option<Answered>, StoreError> {
         shared::answered(&self.pool, (tenant_id, route, key_sha256), now).await
+    }
+
+    async fn has_seen(&self, message: DedupClaim) -> Result<bool, StoreError> {
+        shared::has_seen(&self.pool, &message).await
     }
 
     async fn take_request(&self, take: RequestTake) -> Result<Taken, StoreError> {

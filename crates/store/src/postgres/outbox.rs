@@ -96,6 +96,8 @@ pub(super) const FACTS: &str = "SELECT
     EXISTS (SELECT 1 FROM outbox WHERE status = 'DEAD' AND discarded_at IS NULL),
     (SELECT reltuples::bigint FROM pg_class WHERE oid = 'outbox'::regclass)";
 
+const NEWEST: &str = "SELECT created_at FROM outbox ORDER BY outbox_id DESC LIMIT 1";
+
 /// Sends dead rows out again. The attempts so far do not count any more, but stay used as fences.
 pub(super) const REPLAY: &str = "UPDATE outbox
     SET status = 'PENDING', available_at = $2::timestamptz, dead_at = NULL, forgiven = attempts,
@@ -285,6 +287,13 @@ pub(super) async fn facts(pool: &Pool) -> Result<OutboxFacts, StoreError> {
     // Below zero while the database has never looked.
     let about = u64::try_from(facts.get::<_, i64>(2)).unwrap_or_default();
     Ok(OutboxFacts::of(counts, about, oldest, facts.get(1)))
+}
+
+pub(super) async fn newest(pool: &Pool) -> Result<Option<Timestamp>, StoreError> {
+    let mut client = pool.get().await?;
+    let rows = client.rows(NEWEST, &[]).await?;
+    let newest = rows.first().map(|row| time(row.get(0)));
+    newest.transpose()
 }
 
 pub(super) async fn settle(

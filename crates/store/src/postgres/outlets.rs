@@ -43,6 +43,10 @@ impl Outlets for PostgresStore {
         outbox::facts(&self.lists).await
     }
 
+    async fn newest_outbox(&self) -> Result<Option<Timestamp>, StoreError> {
+        outbox::newest(&self.lists).await
+    }
+
     async fn replay_outbox(&self, rows: Vec<OutboxId>, now: Timestamp) -> Result<u64, StoreError> {
         outbox::settle(&self.lists, outbox::REPLAY, &rows, now).await
     }

@@ -12,12 +12,12 @@ use super::pool::Pool;
 use super::query::{Param, insert, lock_name, params, rows, select};
 use crate::error::StoreError;
 use crate::model::{
-    Answered, Broadcast, BroadcastFilter, Cached, Errand, ErrandOutcome, MAX_GRANTS, MatchKey,
-    OpenWait, RequestEnd, RequestKey, RequestTake, Slot, SlotChoice, Swept, Taken, Var, WaitChoice,
-    WaitFilter, grant, oldest,
+    Answered, Broadcast, BroadcastFilter, Cached, DedupClaim, Errand, ErrandOutcome, MAX_GRANTS,
+    MatchKey, OpenWait, RequestEnd, RequestKey, RequestTake, Slot, SlotChoice, Swept, Taken, Var,
+    WaitChoice, WaitFilter, grant, oldest,
 };
 use crate::row::{
-    self, ANSWERED, Act, BROADCAST, CACHE, ERRAND, SLOT, SLOT_ID, SharedRow, TAKE_REQUEST,
+    self, ANSWERED, Act, BROADCAST, CACHE, DEDUP, ERRAND, SLOT, SLOT_ID, SharedRow, TAKE_REQUEST,
     ToCell as _, VAR, WAIT, broadcast_row, request_row, slot_id_row, swept_table, under_way,
     var_row,
 };
@@ -126,6 +126,9 @@ static SELECT_CACHED: LazyLock<String> = LazyLock::new(|| {
         AND expires_at > $4::timestamptz";
     select(&CACHE, by_key)
 });
+
+static SELECT_DEDUP: LazyLock<String> =
+    LazyLock::new(|| select(&DEDUP, "WHERE subscription_id = $1 AND dedup_key = $2"));
 
 static SELECT_ANSWERED: LazyLock<String> = LazyLock::new(|| {
     let by_key = "WHERE tenant_id = $1 AND route = $2 AND key_sha256 = $3
@@ -377,6 +380,14 @@ pub(super) async fn answered(
     ];
     let rows = client.rows(&SELECT_ANSWERED, &params(&cells)).await?;
     Ok(read_all(&rows, row::answered)?.into_iter().next())
+}
+
+pub(super) async fn has_seen(pool: &Pool, message: &DedupClaim) -> Result<bool, StoreError> {
+    let mut client = pool.get().await?;
+    let key = [message.scope.to_cell(), message.match_key().to_cell()];
+    let rows = client.rows(&SELECT_DEDUP, &params(&key)).await?;
+    let kept = read_all(&rows, row::kept_dedup)?.into_iter().next();
+    Ok(kept.is_some_and(|kept| message.beside(&kept).is_err()))
 }
 
 pub(super) async fn take_request(pool: &Pool, take: &RequestTake) -> Result<Taken, StoreError> {

@@ -10,8 +10,8 @@ use super::{SqliteStore, shared};
 use crate::commons::Commons;
 use crate::error::StoreError;
 use crate::model::{
-    Answered, Broadcast, BroadcastFilter, Cached, Errand, ErrandOutcome, MatchKey, OpenWait,
-    RequestEnd, RequestKey, RequestTake, Slot, SlotChange, SlotChoice, Swept, Taken, Var,
+    Answered, Broadcast, BroadcastFilter, Cached, DedupClaim, Errand, ErrandOutcome, MatchKey,
+    OpenWait, RequestEnd, RequestKey, RequestTake, Slot, SlotChange, SlotChoice, Swept, Taken, Var,
     VarsRefused, WaitFilter, check_vars,
 };
 use crate::row::{self, swept_table};
@@ -117,6 +117,12 @@ impl Commons for SqliteStore {
         let key = (tenant_id.clone(), route.clone(), key_sha256);
         self.readers
             .run(move |connection| shared::answered(connection, &key, now))
+            .await
+    }
+
+    async fn has_seen(&self, message: DedupClaim) -> Result<bool, StoreError> {
+        self.readers
+            .run(move |connection| shared::has_seen(connection, &message))
             .await
     }
 

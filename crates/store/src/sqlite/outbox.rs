@@ -110,6 +110,8 @@ pub(super) const COUNTS: &str = "SELECT status, count(*)
 pub(super) const OLDEST: &str = "SELECT min(created_at) FROM outbox INDEXED BY outbox_unpublished
     WHERE status <> 'PUBLISHED' AND discarded_at IS NULL";
 
+const NEWEST: &str = "SELECT created_at FROM outbox ORDER BY outbox_id DESC LIMIT 1";
+
 /// Whether there are dead rows, and about how many there are in all.
 pub(super) const ABOUT: &str = "SELECT
     (EXISTS (
@@ -289,6 +291,12 @@ pub(super) fn facts(connection: &Connection) -> Result<OutboxFacts, StoreError> 
         oldest.flatten(),
         has_dead == "1",
     ))
+}
+
+pub(super) fn newest(connection: &Connection) -> Result<Option<Timestamp>, StoreError> {
+    first(connection, NEWEST, [], |cells| {
+        Reader::new(&OUTBOX, cells).take()
+    })
 }
 
 pub(super) fn settle(

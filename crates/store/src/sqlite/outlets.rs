@@ -62,6 +62,10 @@ impl Outlets for SqliteStore {
         self.readers.run(outbox::facts).await
     }
 
+    async fn newest_outbox(&self) -> Result<Option<Timestamp>, StoreError> {
+        self.readers.run(outbox::newest).await
+    }
+
     async fn replay_outbox(&self, rows: Vec<OutboxId>, now: Timestamp) -> Result<u64, StoreError> {
         self.writer
             .run(Durability::Synced, move |connection| {

@@ -10,9 +10,9 @@ use rusqlite::{Connection, params, params_from_iter};
 use super::bind::{all, execute, failure, first, micros, places};
 use crate::error::StoreError;
 use crate::model::{
-    Answered, AppendRefused, Broadcast, BroadcastFilter, Cached, Errand, ErrandOutcome, MAX_GRANTS,
-    MatchKey, OpenWait, RequestEnd, RequestKey, RequestTake, Slot, SlotChoice, Taken, Var,
-    WaitChoice, WaitFilter, grant, oldest,
+    Answered, AppendRefused, Broadcast, BroadcastFilter, Cached, DedupClaim, Errand, ErrandOutcome,
+    MAX_GRANTS, MatchKey, OpenWait, RequestEnd, RequestKey, RequestTake, Slot, SlotChoice, Taken,
+    Var, WaitChoice, WaitFilter, grant, oldest,
 };
 use crate::row::{
     self, ANSWERED, Act, BROADCAST, CACHE, Cell, Cells, DEDUP, ERRAND, Rows, SLOT, SharedRow,
@@ -364,6 +364,17 @@ pub(super) fn answered(
     let (tenant, route, digest) = (key.0.as_str(), key.1.as_str(), key.2.as_bytes());
     let params = (tenant, route, digest, micros(now));
     first(connection, &SELECT_ANSWERED, params, row::answered)
+}
+
+pub(super) fn has_seen(connection: &Connection, message: &DedupClaim) -> Result<bool, StoreError> {
+    let key = [message.scope.to_cell(), message.match_key().to_cell()];
+    let kept = first(
+        connection,
+        &SELECT_DEDUP,
+        params_from_iter(key),
+        row::kept_dedup,
+    )?;
+    Ok(kept.is_some_and(|kept| message.beside(&kept).is_err()))
 }
 
 pub(super) fn take_request(

@@ -73,6 +73,17 @@ pub(crate) async fn a_message_starts_one_execution(bench: &Bench) {
     elsewhere.scope = 7;
     one(store, start(5, elsewhere)).await.unwrap();
 
+    // The same, asked before anything is written.
+    for (key, body, seen, has_seen) in [
+        ("m", "body", "12:01:00", true),
+        ("m", "other", "12:01:00", true),
+        ("m", "body", "12:05:00", false),
+        ("o", "body", "12:01:00", false),
+    ] {
+        let seen = store.has_seen(message(key, body, seen)).await.unwrap();
+        assert_eq!(seen, has_seen, "{key} {body}");
+    }
+
     let mut run = Run::started(store, 6).await;
     let late = Append {
         dedup: Some(message("x", "body", "12:00:00")),

@@ -315,6 +315,8 @@ pub(crate) async fn o7_a_poison_row_dies_and_is_settled_by_hand(bench: &Bench) {
     assert_eq!(store.outbox(behind).await.unwrap().len(), 1);
 
     assert!(store.outbox_facts().await.unwrap().has_dead);
+    let newest = row(store, ids[1]).await.created_at;
+    assert_eq!(store.newest_outbox().await.unwrap(), Some(newest));
 
     // One is given up, one is sent out again; its old fences stay used.
     assert_eq!(store.discard_outbox(vec![ids[0]], now).await.unwrap(), 1);

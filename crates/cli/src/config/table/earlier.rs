@@ -1,6 +1,10 @@
 //! Settings of earlier releases that deployments still give, and that have nothing to set any more.
 
+use super::super::setting::Facts;
 use super::{Setting, read};
+
+/// All of them. Whoever gives one another value than it had is told that nothing comes of it.
+pub(crate) static EARLIER: [&Facts; 2] = [&RUNTIME_SWEEP.facts, &AUTO_RECREATE.facts];
 
 pub(crate) static RUNTIME_SWEEP: Setting<u32> = Setting::new(
     "NOETL_RUNTIME_SWEEP_INTERVAL",

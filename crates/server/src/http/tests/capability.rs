@@ -8,8 +8,11 @@ use axum::http::header::{AUTHORIZATION, HOST, HeaderValue};
 use axum::http::{Method, Request};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use noetl_api::secret_audit::SecretAuditQuery;
 use noetl_store::MemoryStore;
-use noetl_types::{CommandId, ErrorCode, ExecutionId, Millis, Scope, TenantId, Timestamp};
+use noetl_types::{
+    CommandId, ErrorCode, ExecutionId, Millis, Scope, SecretOperation, TenantId, Timestamp,
+};
 use serde_json::{Value, json};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -402,6 +405,29 @@ async fn a_capability_opens_no_other_route() {
     let wrong = behind("wrong", Method::GET, "/api/executions", &json!({}));
     let reply = scene.house.send(with_token(wrong, &scene.user)).await;
     reply.is_problem(ErrorCode::Unauthenticated);
+}
+
+/// Who asks for a secret by a capability leaves the same trace as who shows a token.
+#[tokio::test]
+async fn a_secret_that_is_lent_to_a_command_is_told_as_lent() {
+    let scene = Scene::new().await;
+    assert!(is_ok(&scene.claimed().await));
+    let acts = async |path: &str| {
+        scene.work(Method::GET, path, json!({})).await;
+        let query = SecretAuditQuery {
+            execution_id: Some(scene.run),
+            ..SecretAuditQuery::default()
+        };
+        let rows = scene.house.runtime.secret_audit(query).await.unwrap().rows;
+        let newest = rows.first().expect("nothing is told of the run");
+        (newest.operation, newest.worker_id.clone())
+    };
+    let worker = Some("w1".parse().unwrap());
+    let path = "/api/credentials/by_entry";
+    let looked = acts(path).await;
+    assert_eq!(looked, (SecretOperation::Look, worker.clone()));
+    let lent = acts(&format!("{path}?include_data=true")).await;
+    assert_eq!(lent, (SecretOperation::Lend, worker));
 }
 
 #[tokio::test]

@@ -155,6 +155,60 @@ async fn only_who_holds_a_command_borrows() {
     }
 }
 
+/// Two playbooks with templates: one of them makes the name of a credential.
+#[tokio::test]
+async fn only_a_template_that_makes_a_name_may_mean_any_credential() {
+    let ring = KeyRing::new(key(), Vec::new());
+    let house = house_with(Arc::new(MemoryStore::new()), ring, true).await;
+    house.post("/api/credentials", bearer()).await;
+    for (auth, code) in [
+        ("other", Some(ErrorCode::Forbidden)),
+        ("'{{ workload.account }}'", None),
+    ] {
+        let content = NAMES_IT
+            .replace("api_main", auth)
+            .replace("localhost/", "localhost/{{ workload.place }}");
+        let id = house.started_with(&content, "demo/names").await;
+        house.leased().await;
+        let wish =
+            format!("/api/credentials/api_main?include_data=true&execution_id={id}&worker_id=w1");
+        let reply = house.get(&wish).await;
+        match code {
+            Some(code) => drop(reply.is_problem(code)),
+            None => assert_eq!(reply.text_at("/data/token"), SECRET),
+        }
+    }
+}
+
+/// However many commands wait before the one that is held.
+#[tokio::test]
+async fn who_holds_one_of_many_commands_borrows() {
+    let ring = KeyRing::new(key(), Vec::new());
+    let house = house_with(Arc::new(MemoryStore::new()), ring, true).await;
+    house.post("/api/credentials", bearer()).await;
+    let many = "loop: { in: '{{ range(600) | list }}', iterator: item, spec: { mode: parallel, max_in_flight: 600 } }";
+    let content = NAMES_IT.replace("    tool:", &format!("    {many}\n    tool:"));
+    let catalog_id = {
+        let body = json!({ "content": content });
+        let registered = house.post("/api/catalog/register", body).await;
+        registered.text_at("/catalog_id")
+    };
+    let id = house.started_with(&content, "demo/names").await;
+    let list = format!("/api/commands?execution_id={id}&limit=500");
+    let next = house.get(&list).await.text_at("/next_cursor");
+    let rest = house.get(&format!("{list}&cursor={next}")).await;
+    let last = rest.text_at("/commands/99/command_id");
+    let claim = format!("/api/commands/{last}/claim");
+    let claimed = house.post(&claim, json!({ "worker_id": "w1" })).await;
+    assert!(is_ok(&claimed), "{}", claimed.text);
+    // A worker of the classic wire need not say which one it is.
+    let entry = format!("/api/keychain/{catalog_id}/api");
+    let worker = token_of(&house.runtime, "default", &[Scope::Worker]).await;
+    let entry = format!("{entry}?execution_id={id}");
+    let shown = house.call(&worker, Method::GET, &entry, json!({})).await;
+    assert_eq!(shown.text_at("/status"), "not_found", "{}", shown.text);
+}
+
 #[tokio::test]
 async fn an_old_key_may_go_after_a_rotation() {
     let store = Arc::new(MemoryStore::new());

@@ -18,6 +18,7 @@ mod known;
 mod listeners;
 mod once;
 mod paths;
+mod platform;
 mod purge;
 mod quota;
 mod reading;

@@ -245,6 +245,8 @@ async fn definitions_of_other_paths_are_as_good_as_none() {
             "/api/catalog/other/one/versions".to_owned(),
             "/api/catalog/other/one/ui_schema".to_owned(),
             format!("/api/catalog/playbook/content?playbook_id={id}"),
+            format!("/api/keychain/catalog/{id}"),
+            format!("/api/keychain/{id}/api"),
         ] {
             let none = place.get(&place.bound, &path).await;
             none.is_problem(ErrorCode::NotFound);
@@ -266,6 +268,14 @@ async fn nothing_reaches_beyond_the_paths() {
         ("/api/signals", json!({ "name": "go" })),
         ("/api/tokens", json!({ "name": "x", "scopes": ["admin"] })),
         ("/api/catalog/register", document("other/two")),
+        (
+            "/api/commands/lease",
+            json!({ "worker_id": "w", "pool": "shared" }),
+        ),
+        (
+            "/api/commands/report",
+            json!({ "worker_id": "w", "reports": [], "lease": { "pool": "shared", "max": 1 } }),
+        ),
     ] {
         place
             .post(path, body)

@@ -2,12 +2,13 @@
 
 use axum::http::Method;
 use noetl_store::{StreamBegin, StreamOwner, StreamTake, StreamTaken};
-use noetl_types::{ErrorCode, Millis};
+use noetl_types::{ErrorCode, Millis, Scope};
 use serde_json::{Value, json};
 
 use super::House;
 use super::backends::{Shelter, on_every_store};
 use super::internal::{http, id_at};
+use super::tokens::token_of;
 
 /// The log of a run of March 2025 that has ended, or not.
 async fn copy(house: &House, number: i64, is_ended: bool) -> i64 {
@@ -145,6 +146,39 @@ async fn what_another_server_has_not_streamed_yet_stays() {
         assert_eq!(purge(&house, 30, false).await["events_purged"], 1);
     })
     .await;
+}
+
+/// Another server writes rows to the outbox that this one is not set to, or did so until lately.
+#[tokio::test]
+async fn what_another_server_has_in_the_outbox_stays() {
+    on_every_store(async |shelter| {
+        let writing = open(shelter).await;
+        copy(&writing, 0, true).await;
+        let other = shelter.house(http(), |_| {}).await;
+        let kept = purge(&other, 30, false).await;
+        assert_eq!(kept["events_purged"], 0, "{kept}");
+        let why = kept["skipped"][0]["reason"].as_str().unwrap();
+        assert!(why.contains("outbox"), "{kept}");
+        publish_all(&writing).await;
+        assert_eq!(purge(&other, 30, false).await["events_purged"], 1);
+    })
+    .await;
+}
+
+/// Who drops what, by which token and from where, is asked about later.
+#[tokio::test]
+async fn a_purge_is_in_the_trail() {
+    let house = open(&Shelter::memory()).await;
+    purge(&house, 30, true).await;
+    let admin = token_of(&house.runtime, "default", &[Scope::Admin]).await;
+    let trail = house.call(&admin, Method::GET, "/api/audit", json!({}));
+    let newest = trail.await.at("/entries/0");
+    assert_eq!(
+        newest["act"], "POST /api/internal/cleanup/purge",
+        "{newest}"
+    );
+    assert_eq!(newest["actor"], "platform");
+    assert_eq!(newest["outcome"], "ok");
 }
 
 /// What comes for a run that was dropped.

@@ -2,10 +2,12 @@
 
 use axum::body::Body;
 use axum::http::Method;
-use noetl_types::ErrorCode;
+use noetl_api::execute::ExecuteRequest;
+use noetl_types::{ErrorCode, Scope};
 use serde_json::{Value, json};
 
 use super::backends::{Shelter, on_every_store};
+use super::tokens::token_of;
 use super::{House, Reply, TWO_STEPS, request};
 use crate::http::settings::HttpSettings;
 
@@ -75,6 +77,64 @@ async fn what_is_beyond_the_limit_is_refused_until_some_have_ended() {
     .await;
 }
 
+/// A message that comes again begins nothing, so there is room for it.
+#[tokio::test]
+async fn a_message_that_began_something_is_told_so_at_the_limit() {
+    on_every_store(async |shelter: &Shelter| {
+        let house = small_house(shelter).await;
+        let message = async |key: &str, payload: Value| {
+            let dedup = json!({ "key": key });
+            let body = json!({ "path": "demo/two", "payload": payload, "dedup": dedup });
+            house.post("/api/execute", body).await
+        };
+        let first = message("m", json!({})).await;
+        assert_eq!(first.text_at("/status"), "started");
+        for _ in 0..2 {
+            assert_eq!(start(&house).await.status, 200);
+        }
+        let again = message("m", json!({})).await;
+        assert_eq!(again.text_at("/status"), "duplicate", "{}", again.text);
+        let id = "/execution_id";
+        assert_eq!(again.text_at(id), first.text_at(id));
+        let other = message("m", json!({ "other": 1 })).await;
+        other.is_problem(ErrorCode::DedupMismatch);
+        message("n", json!({})).await.is_problem(ErrorCode::Quota);
+    })
+    .await;
+}
+
+/// Only a worker starts what its run needs; everybody else could name any run of theirs.
+#[tokio::test]
+async fn to_name_a_parent_or_a_path_of_the_platform_is_no_way_around() {
+    let shelter = Shelter::memory();
+    let house = small_house(&shelter).await;
+    let parent = start(&house).await.text_at("/execution_id");
+    for _ in 0..2 {
+        assert_eq!(start(&house).await.status, 200);
+    }
+    let child = json!({ "path": "demo/two", "parent_execution_id": parent });
+    let ask = async |scope: Scope| {
+        let token = token_of(&house.runtime, "default", &[scope]).await;
+        let execute = "/api/execute";
+        house
+            .call(&token, Method::POST, execute, child.clone())
+            .await
+    };
+    ask(Scope::ExecRun).await.is_problem(ErrorCode::Quota);
+    assert_eq!(ask(Scope::Worker).await.status, 200);
+
+    let theirs = token_of(&house.runtime, "acme", &[Scope::Admin]).await;
+    let post = async |path: &str, body| house.call(&theirs, Method::POST, path, body).await;
+    let content = TWO_STEPS.replace("demo/two", "system/two");
+    post("/api/catalog/register", json!({ "content": content })).await;
+    let own = json!({ "path": "system/two" });
+    for _ in 0..3 {
+        assert_eq!(post("/api/execute", own.clone()).await.status, 200);
+    }
+    let refused = post("/api/execute", own).await;
+    refused.is_problem(ErrorCode::Quota);
+}
+
 /// A child that is refused would fail its parent, and what keeps the platform going would stop.
 #[tokio::test]
 async fn children_and_the_platform_are_not_refused() {
@@ -88,8 +148,11 @@ async fn children_and_the_platform_are_not_refused() {
         let wanted = async |body: Value| house.post("/api/execute", body).await;
         let child = json!({ "path": "demo/two", "parent_execution_id": parent });
         assert_eq!(wanted(child.clone()).await.status, 200);
-        let cleanup = json!({ "path": "system/scheduled_cleanup" });
-        assert_eq!(wanted(cleanup).await.status, 200);
+        let cleanup = ExecuteRequest {
+            path: Some("system/scheduled_cleanup".parse().unwrap()),
+            ..ExecuteRequest::default()
+        };
+        house.runtime.execute(cleanup).await.unwrap();
         start(&house).await.is_problem(ErrorCode::Quota);
         // Of a run that has ended there are no children.
         let cancelled = format!("/api/executions/{parent}/cancel");

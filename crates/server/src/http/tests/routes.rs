@@ -21,7 +21,7 @@ use crate::http::answer::Answer;
 use crate::http::cors::Origins;
 use crate::http::door::Doorman;
 use crate::http::front::Front;
-use crate::http::routes::Routes;
+use crate::http::routing::Routes;
 use crate::http::settings::HttpSettings;
 
 const ID: &str = "7000000000000000000";

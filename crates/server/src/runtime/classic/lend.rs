@@ -4,10 +4,10 @@
 //! and of its cursor, and in the entries of the keychain that its templates read.
 
 use noetl_api::credential::CredentialView;
-use noetl_playbook::model::{KeychainEntry, LoopSource, Step};
+use noetl_playbook::model::{KeychainEntry, LoopSource, Playbook, Step};
 use noetl_playbook::template::{Dynamic, MapScope};
 use noetl_store::Command;
-use noetl_types::{ErrorCode, ExecutionId, Json};
+use noetl_types::{ErrorCode, ExecutionId, Json, SecretOperation};
 
 use super::context::{Issued, render_context};
 use crate::runtime::{Capability, Runtime, RuntimeError};
@@ -21,9 +21,19 @@ impl Runtime {
         (execution_id, name): (Option<ExecutionId>, &str),
         is_opened: bool,
     ) -> Result<CredentialView, RuntimeError> {
-        self.behalf()
-            .check_run(execution_id.unwrap_or(capability.execution_id))?;
+        let execution_id = execution_id.unwrap_or(capability.execution_id);
+        self.jot(|act| {
+            if is_opened {
+                act.operation = SecretOperation::Lend;
+            }
+            act.execution_id = Some(execution_id);
+        });
+        let run = self.execution_row(execution_id).await?;
         let command = self.command_row(capability.command_id).await?;
+        self.jot(|act| {
+            act.parent_execution_id = run.facts.parent_execution_id;
+            act.worker_id.clone_from(&command.worker);
+        });
         if command.lease.is_none() {
             let text = "a credential is lent to who holds the command";
             return Err(RuntimeError::refused(ErrorCode::Forbidden, text));
@@ -39,6 +49,21 @@ impl Runtime {
             self.credential(name).await
         }
     }
+}
+
+/// Whether a playbook asks with a name that a template makes: then any credential may be meant.
+pub(in crate::runtime) fn asks_with_any(playbook: &Playbook) -> bool {
+    let steps = playbook.workflow.iter().flat_map(asked_with);
+    let tasks = playbook
+        .workbook
+        .iter()
+        .filter_map(|task| task.tool.auth.as_ref());
+    let entries = playbook
+        .keychain
+        .iter()
+        .filter_map(|entry| entry.auth.as_ref());
+    let mut asked = steps.chain(tasks).chain(entries);
+    asked.any(|auth| !auth.is_const())
 }
 
 /// Whether a command names a credential. Templates see what its worker was given.

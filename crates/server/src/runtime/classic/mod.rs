@@ -19,6 +19,7 @@ mod tale;
 mod teller;
 
 pub(super) use keep::Claims;
+pub(super) use lend::asks_with_any;
 
 use noetl_api::LeaseToken;
 use noetl_types::{CommandId, WorkerId, digest};
