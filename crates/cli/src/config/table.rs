@@ -582,7 +582,7 @@ pub(crate) static SERVER_URL: Setting<String> = Setting::new(
 .flag(
     "server",
     "URL",
-    &[Role::Worker, Role::Token, Role::Client, Role::Operator],
+    &[Role::Worker, Role::Client, Role::Operator],
 );
 
 pub(crate) static INTERNAL_URL: Setting<String> = Setting::absent(
@@ -599,7 +599,7 @@ pub(crate) static PROFILE: Setting<String> = Setting::absent(
     read::text,
     "Profile that names the server; see noetl profile",
 )
-.flag("profile", "NAME", &[Role::Client]);
+.flag("profile", "NAME", &[Role::Client, Role::Operator]);
 
 pub(crate) static TOKEN: Setting<String> = Setting::absent(
     "NOETL_TOKEN",
