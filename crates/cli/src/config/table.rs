@@ -661,8 +661,15 @@ pub(crate) static HEARTBEAT: Setting<u32> = Setting::new(
     "Seconds between the signs of life of the worker",
 );
 
+pub(crate) static WORKER_METRICS_BIND: Setting<SocketAddr> = Setting::absent(
+    "WORKER_METRICS_BIND",
+    "none: a worker listens nowhere",
+    read::socket,
+    "Address and port where a worker tells its metrics to Prometheus; port 0 takes a free one",
+);
+
 /// Every setting, in the order in which they are shown.
-pub(crate) static TABLE: [&dyn AnySetting; 98] = [
+pub(crate) static TABLE: [&dyn AnySetting; 99] = [
     &DATA_DIR,
     &STORE,
     &HOST,
@@ -761,4 +768,5 @@ pub(crate) static TABLE: [&dyn AnySetting; 98] = [
     &WORKER_ID,
     &CONCURRENCY,
     &HEARTBEAT,
+    &WORKER_METRICS_BIND,
 ];
