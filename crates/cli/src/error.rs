@@ -76,14 +76,11 @@ pub(crate) enum Error {
     #[error("the settings name no local database to read from")]
     NoLocalLog,
     /// A server did not do what an operator asked.
-    #[error("{source}")]
-    Platform { url: String, source: ApiError },
+    #[error(transparent)]
+    Platform(ApiError),
     /// A database did not do what an operator asked.
     #[error("{}", crate::roles::causes(.0))]
     Store(#[source] noetl_store::StoreError),
-    /// Something that cannot be taken back needs a word of the user.
-    #[error("this cannot be taken back, and nobody is there to ask")]
-    NotAgreed,
     /// A code that nobody reports.
     #[error("there is no code '{code}'")]
     UnknownCode {
@@ -108,6 +105,15 @@ pub(crate) enum Error {
     /// No definition fits.
     #[error("there is no definition '{name}'")]
     NoDefinition { name: String, near: Option<String> },
+    /// No worker has the name.
+    #[error("there is no worker '{name}'")]
+    NoWorker { name: String, near: Option<String> },
+    /// There is no database to look at.
+    #[error("there is no database at {place}")]
+    NoDatabase { place: String },
+    /// A file that is not to be overwritten.
+    #[error("'{path}' is there already")]
+    InTheWay { path: String },
     /// Nothing in a run waits for anybody.
     #[error("nothing in run {run} waits for anybody")]
     NothingWaits { run: String },
@@ -166,8 +172,7 @@ impl Error {
                 Some("check the id, and that the log is the right one".to_owned())
             }
             Self::NoLocalLog => Some("ask its server: --server URL".to_owned()),
-            Self::Platform { url, source } => platform_help(url, source),
-            Self::NotAgreed => Some("look at what it would do, then add --yes".to_owned()),
+            Self::Platform(error) => platform_help(error),
             Self::UnknownCode { near, .. } if near.is_empty() => {
                 Some("list every code with: noetl explain".to_owned())
             }
@@ -188,6 +193,17 @@ impl Error {
             Self::NoDefinition { near: None, .. } => {
                 Some("see them with: noetl catalog list".to_owned())
             }
+            Self::NoWorker {
+                near: Some(near), ..
+            } => Some(format!("did you mean {near}?")),
+            Self::NoWorker { near: None, .. } => {
+                Some("see them with: noetl worker list".to_owned())
+            }
+            Self::NoDatabase { .. } => Some(
+                "the first 'noetl run' or 'noetl dev' makes it; name another by --store sqlite:PATH"
+                    .to_owned(),
+            ),
+            Self::InTheWay { .. } => Some("name another file, or remove that one".to_owned()),
             Self::ManyRuns { .. } => Some("give more of its digits".to_owned()),
             Self::NothingWaits { run } => Some(format!("see why with: noetl runs explain {run}")),
             Self::ManySteps { .. } => Some("name one behind the run".to_owned()),
@@ -213,10 +229,12 @@ impl Error {
             | Self::UnknownCode { .. }
             | Self::NoRun { .. }
             | Self::NoDefinition { .. }
+            | Self::NoWorker { .. }
+            | Self::NoDatabase { .. }
             | Self::NothingWaits { .. }
             | Self::OneVersion { .. }
             | Self::Profile(ProfileError::Unknown { .. }) => Exit::NotFound,
-            Self::Profile(ProfileError::Exists(_)) => Exit::Conflict,
+            Self::Profile(ProfileError::Exists(_)) | Self::InTheWay { .. } => Exit::Conflict,
             Self::Unreachable { .. } => Exit::Unreachable,
             Self::Config(_)
             | Self::Payload(_)
@@ -227,11 +245,10 @@ impl Error {
             | Self::ManySteps { .. }
             | Self::BadValue { .. }
             | Self::NoLocalLog
-            | Self::NotAgreed
             | Self::NotAsked => Exit::Usage,
             Self::Start(error) => error.exit(),
             Self::Host(error) => error.exit(),
-            Self::Platform { source, .. } => match source.code().map(ErrorCode::status) {
+            Self::Platform(error) => match error.code().map(ErrorCode::status) {
                 Some(404) => Exit::NotFound,
                 Some(409) => Exit::Conflict,
                 Some(400..500) => Exit::Usage,
@@ -270,16 +287,9 @@ impl Error {
     }
 }
 
-fn platform_help(url: &str, error: &ApiError) -> Option<String> {
-    match error {
-        ApiError::Unreachable(_) => Some(format!(
-            "start a server at {url}, or name another one by --server"
-        )),
-        ApiError::Refused { .. } if error.code() == Some(ErrorCode::Forbidden) => {
-            Some("set NOETL_INTERNAL_API_TOKEN to the value that the server has".to_owned())
-        }
-        ApiError::Refused { .. } | ApiError::Unreadable(_) => None,
-    }
+fn platform_help(error: &ApiError) -> Option<String> {
+    let is_closed = error.code() == Some(ErrorCode::Forbidden);
+    is_closed.then(|| "set NOETL_INTERNAL_API_TOKEN to the value that the server has".to_owned())
 }
 
 impl From<ThreadsRefused> for Error {

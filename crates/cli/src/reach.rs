@@ -79,14 +79,18 @@ impl Reached {
             (
                 Err(Error::Host(HostError::There(ApiError::Unreachable(reason)))),
                 Host::There(client),
-            ) => {
-                // The last cause says it; those before it only say who says so.
-                let reason = reason.rsplit(": ").next().unwrap_or(&reason).to_owned();
-                let url = client.base_url().to_owned();
-                Err(Error::Unreachable { url, reason })
-            }
+            ) => Err(unreachable(client.base_url(), &reason)),
             (asked, _) => asked,
         }
+    }
+}
+
+/// A server that cannot be reached, told by its address.
+pub(crate) fn unreachable(url: &str, reason: &str) -> Error {
+    Error::Unreachable {
+        url: url.to_owned(),
+        // The last cause says it; those before it only say who says so.
+        reason: reason.rsplit(": ").next().unwrap_or(reason).to_owned(),
     }
 }
 
@@ -167,6 +171,14 @@ fn of_this_machine(
         Some(Opened::Store(_) | Opened::Held(None)) | None => {
             client(&config.value(&SERVER_URL)?, config.get(&TOKEN)?, config)
         }
+    }
+}
+
+/// The address of the server that has the database of this machine, or else where one would listen.
+pub(crate) fn beside(config: &Config) -> Result<String, Error> {
+    match Place::of(config)?.look()? {
+        Some(Opened::Held(Some(beacon))) => Ok(beacon.url),
+        Some(Opened::Store(_) | Opened::Held(None)) | None => Ok(config.value(&SERVER_URL)?),
     }
 }
 

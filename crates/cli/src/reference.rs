@@ -94,3 +94,38 @@ fn the_reference_says_what_the_help_says() {
 fn every_command_is_sound() {
     CommandLine::command().debug_assert();
 }
+
+/// The commands that do something, by their words: those that have none below them, and those that may
+/// be given without one.
+fn leaves(command: &Command, words: &[&str], found: &mut Vec<String>) {
+    let is_leaf = inner(command).next().is_none() || !command.is_subcommand_required_set();
+    if is_leaf && !words.is_empty() {
+        found.push(words.join("_"));
+    }
+    for one in inner(command) {
+        leaves(one, &[words, &[one.get_name()]].concat(), found);
+    }
+}
+
+/// The snapshots are made by the tests of the whole binary, each with both kinds in it.
+#[test]
+fn every_command_is_seen_in_a_pipe_and_on_a_terminal() {
+    let mut command = CommandLine::command();
+    command.build();
+    let mut found = Vec::new();
+    leaves(&command, &[], &mut found);
+    assert!(found.len() > 50, "{found:?}");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/each/snapshots");
+    let missing: Vec<&String> = found
+        .iter()
+        .filter(|name| {
+            let path = folder.join(format!("cli__each__{name}.snap"));
+            let text = std::fs::read_to_string(path).unwrap_or_default();
+            let words = format!("$ noetl {}", name.replace('_', " "));
+            let mut lines = text.lines().filter(|line| line.starts_with(&words));
+            let is_piped = lines.clone().any(|line| line.ends_with(" | cat"));
+            !is_piped || lines.all(|line| line.ends_with(" | cat"))
+        })
+        .collect();
+    assert!(missing.is_empty(), "no snapshot of both kinds: {missing:?}");
+}

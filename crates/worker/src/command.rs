@@ -32,7 +32,8 @@ const TURN: u32 = 64;
 /// Does the work of a command and hands over what is to be reported; nothing where nobody wants it.
 pub(crate) async fn work(shop: Arc<Shop>, command: LeasedCommand, slot: OwnedSemaphorePermit) {
     let held = shop.holdings.hold(&command, shop.ending.child_token());
-    let started_at = shop.now();
+    let (started_at, began) = (shop.now(), Instant::now());
+    let in_flight = shop.metrics.begins(&command);
     let locker = Locker::new(Arc::clone(&shop), command.execution_id);
     let work = Work {
         shop: &shop,
@@ -66,6 +67,7 @@ pub(crate) async fn work(shop: Arc<Shop>, command: LeasedCommand, slot: OwnedSem
     };
     let finished = hide(&locker.hidden.known(), finished);
     let report = report(&command, finished, started_at, shop.now());
+    in_flight.ends(&report, began.elapsed());
     // The receiver lives as long as there are slots to run commands in.
     let _ = shop.outbox.send(Outgoing::new(report, held, slot));
 }

@@ -11,6 +11,7 @@ use tokio::time::sleep;
 
 use crate::chance::{Backoff, retry_after};
 use crate::held::Held;
+use crate::metrics::Renewal;
 use crate::settings::WorkerError;
 use crate::shop::{Shop, answered};
 
@@ -63,12 +64,14 @@ async fn renew(shop: &Shop) -> bool {
         match answered(shop.pace().max(RENEWAL), shop.api.heartbeat(request)).await {
             Ok(answer) => {
                 for kept in &answer.leases {
-                    heed(some, kept);
+                    shop.metrics.renewed(heed(some, kept), 1);
                 }
             }
             Err(error) => {
                 tracing::warn!(worker_id = %shop.settings.worker_id, "leases not renewed: {error}");
                 is_kept = false;
+                let count = u64::try_from(some.len()).unwrap_or(u64::MAX);
+                shop.metrics.renewed(Renewal::Unanswered, count);
             }
         }
     }
@@ -76,10 +79,10 @@ async fn renew(shop: &Shop) -> bool {
 }
 
 /// Stops a command that is not the worker's any more, or that nobody wants.
-fn heed(held: &[Arc<Held>], kept: &KeptLease) {
+fn heed(held: &[Arc<Held>], kept: &KeptLease) -> Renewal {
     let is_cancelled = kept.cancel == Some(true);
     if kept.ok && !is_cancelled {
-        return;
+        return Renewal::Kept;
     }
     if let Some(held) = held.iter().find(|held| held.command_id == kept.command_id) {
         tracing::info!(
@@ -91,6 +94,7 @@ fn heed(held: &[Arc<Held>], kept: &KeptLease) {
         );
         held.cancel.cancel();
     }
+    Renewal::Lost
 }
 
 /// Tells that the worker lives, until it ends. One that the server does not know drops its work and

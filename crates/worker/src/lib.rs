@@ -25,6 +25,7 @@ mod errands;
 mod heartbeat;
 mod held;
 mod library;
+mod metrics;
 mod panics;
 mod poll;
 mod report;
@@ -38,6 +39,7 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
+pub use metrics::Metrics;
 pub use settings::{Clock, OwnSecrets, Settings, WorkerError, system_clock};
 pub use tools::Tools;
 pub use worker::Worker;

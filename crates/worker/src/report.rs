@@ -194,6 +194,7 @@ fn give_up(shop: &Shop, outgoing: &Outgoing, why: &str) -> Option<Outgoing> {
         attempt = outgoing.held.attempt,
         "a result is dropped: {why}"
     );
+    shop.metrics.dropped();
     shop.holdings.release(&outgoing.held);
     None
 }

@@ -16,6 +16,7 @@ use crate::chance::Chance;
 use crate::errands::Errands;
 use crate::held::{Holdings, granted};
 use crate::library::Library;
+use crate::metrics::Metrics;
 use crate::report::Outgoing;
 use crate::settings::Settings;
 use crate::tools::Tools;
@@ -35,6 +36,7 @@ pub(crate) struct Shop {
     /// What tools may ask of the server.
     pub(crate) errands: Arc<Errands>,
     pub(crate) holdings: Holdings,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) chance: Chance,
     /// One permit for each command that may run at once.
     pub(crate) slots: Arc<Semaphore>,
@@ -57,6 +59,7 @@ impl Shop {
         api: Arc<dyn WorkerApi>,
         tools: Arc<dyn Tools>,
         settings: Settings,
+        metrics: Arc<Metrics>,
         leaving: CancellationToken,
     ) -> (Arc<Self>, mpsc::UnboundedReceiver<Outgoing>) {
         let (outbox, reports) = mpsc::unbounded_channel();
@@ -68,6 +71,7 @@ impl Shop {
             errands: Arc::new(Errands::new(Arc::clone(&api), Arc::clone(&library))),
             library,
             holdings: Holdings::default(),
+            metrics,
             chance: Chance::new(),
             slots: Arc::new(Semaphore::new(slots)),
             outbox,

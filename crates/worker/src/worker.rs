@@ -10,6 +10,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use crate::heartbeat::{deregister, keep_leases, keep_place, register};
+use crate::metrics::Metrics;
 use crate::poll::poll;
 use crate::report::send_reports;
 use crate::settings::{Settings, WorkerError};
@@ -26,6 +27,7 @@ pub struct Worker {
     api: Arc<dyn WorkerApi>,
     tools: Arc<dyn Tools>,
     settings: Settings,
+    metrics: Arc<Metrics>,
 }
 
 impl fmt::Debug for Worker {
@@ -47,8 +49,14 @@ impl Worker {
         Self {
             api,
             tools,
+            metrics: Arc::new(Metrics::of(settings.max_concurrent)),
             settings,
         }
+    }
+
+    /// What it counts, also while it works.
+    pub fn metrics(&self) -> Arc<Metrics> {
+        Arc::clone(&self.metrics)
     }
 
     /// Works until it is told to stop, by the caller or by the server. What is under way then is
@@ -58,7 +66,7 @@ impl Worker {
     pub async fn run(self, shutdown: CancellationToken) -> Result<(), WorkerError> {
         // The server may ask the worker to leave too; that is not the caller's shutdown.
         let leaving = shutdown.child_token();
-        let (shop, reports) = Shop::new(self.api, self.tools, self.settings, leaving);
+        let (shop, reports) = Shop::new(self.api, self.tools, self.settings, self.metrics, leaving);
         let _stop_all = shop.ending.clone().drop_guard();
         let registered = shop.leaving.run_until_cancelled(register(&shop)).await;
         match registered {

@@ -1,5 +1,6 @@
 //! `noetl db`: the database itself: how it stands, whether it is whole, a copy of it.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,12 +9,13 @@ use clap::{Args, Subcommand, ValueHint};
 use noetl_store::{LogDamage, Schema, Store, StoreError, verify_logs};
 use noetl_types::limits::PageLimit;
 use noetl_types::{ByteSize, Millis};
+use serde::Serialize;
 
-use super::platform::write_table;
 use crate::config::{Config, Database, Flags};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::io::Io;
+use crate::output::{Column, Output, Table};
 use crate::render::words::visible;
 use crate::roles::{self, Opened, Place, StartError};
 
@@ -37,6 +39,8 @@ enum Verb {
 /// Show the version, the size and the tables
 #[derive(Debug, Args)]
 struct StatusArgs {
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     settings: Flags<Database>,
 }
@@ -83,9 +87,9 @@ pub(crate) fn run(args: &DbArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
     threads.block_on(async {
         let shown = place.shown();
         match &args.verb {
-            Verb::Status(_) => match found(&place).await? {
-                Found::Current(store) => status(&*store, &shown, io).await,
-                Found::Old(schema) => old_status(schema, &shown, io),
+            Verb::Status(args) => match found(&place).await? {
+                Found::Current(store) => status(&*store, &shown, args.output, io).await,
+                Found::Old(schema) => old_status(schema, &shown, args.output, io),
             },
             Verb::Migrate(_) => migrated(&*open(&place).await?, &shown, io).await,
             Verb::Check(_) => check(&*current(&place).await?, &shown, io).await,
@@ -117,8 +121,8 @@ enum Found {
 /// Looks at a place, beside whoever writes to it.
 async fn found(place: &Place) -> Result<Found, Error> {
     if place.file().is_some_and(|file| !file.exists()) {
-        let path = place.shown();
-        return Err(Error::Missing { path });
+        let place = place.shown();
+        return Err(Error::NoDatabase { place });
     }
     match place.schema().await? {
         Some(schema) if schema.is_old() => Ok(Found::Old(schema)),
@@ -137,8 +141,35 @@ async fn current(place: &Place) -> Result<Arc<dyn Store>, Error> {
     }
 }
 
-fn old_status(schema: Schema, place: &str, io: &mut Io<'_>) -> Result<Exit, Error> {
+/// How a database stands, for programs.
+#[derive(Debug, Serialize)]
+struct Standing<'d> {
+    database: &'d str,
+    schema_version: i64,
+    #[serde(flatten)]
+    more: Option<More>,
+}
+
+/// What only a database at the schema of this program tells.
+#[derive(Debug, Serialize)]
+struct More {
+    backend: &'static str,
+    log_epoch: u64,
+    bytes: u64,
+    rows: BTreeMap<&'static str, u64>,
+}
+
+fn old_status(schema: Schema, place: &str, output: Output, io: &mut Io<'_>) -> Result<Exit, Error> {
     let Schema { version, newest } = schema;
+    if !output.is_table() {
+        let standing = Standing {
+            database: place,
+            schema_version: version,
+            more: None,
+        };
+        output.thing(&standing, io)?;
+        return Ok(Exit::Ok);
+    }
     writeln!(io.out, "database {place}")?;
     writeln!(
         io.out,
@@ -147,8 +178,27 @@ fn old_status(schema: Schema, place: &str, io: &mut Io<'_>) -> Result<Exit, Erro
     Ok(Exit::Ok)
 }
 
-async fn status(store: &dyn Store, place: &str, io: &mut Io<'_>) -> Result<Exit, Error> {
+async fn status(
+    store: &dyn Store,
+    place: &str,
+    output: Output,
+    io: &mut Io<'_>,
+) -> Result<Exit, Error> {
     let facts = store.facts().await.map_err(failed)?;
+    if !output.is_table() {
+        let standing = Standing {
+            database: place,
+            schema_version: facts.schema_version,
+            more: Some(More {
+                backend: facts.backend,
+                log_epoch: facts.log_epoch.get(),
+                bytes: facts.bytes,
+                rows: facts.rows.into_iter().collect(),
+            }),
+        };
+        output.thing(&standing, io)?;
+        return Ok(Exit::Ok);
+    }
     writeln!(io.out, "{} database {place}", facts.backend)?;
     let size = ByteSize::from_bytes(facts.bytes);
     let (version, epoch) = (facts.schema_version, facts.log_epoch.get());
@@ -156,12 +206,11 @@ async fn status(store: &dyn Store, place: &str, io: &mut Io<'_>) -> Result<Exit,
         io.out,
         "schema {version}, life {epoch} of the log, {size}\n"
     )?;
-    let rows: Vec<Vec<String>> = facts
-        .rows
-        .iter()
-        .map(|(table, count)| vec![(*table).to_owned(), count.to_string()])
-        .collect();
-    write_table(&["TABLE", "ROWS"], &rows, io)?;
+    let mut table = Table::new([Column::new("TABLE"), Column::new("ROWS").right()]);
+    for (name, count) in &facts.rows {
+        table.row([(*name).into(), count.to_string().into()]);
+    }
+    output.table(&table, io)?;
     Ok(Exit::Ok)
 }
 
@@ -196,6 +245,10 @@ async fn check(store: &dyn Store, place: &str, io: &mut Io<'_>) -> Result<Exit, 
 }
 
 async fn backup(store: &dyn Store, to: &Path, io: &mut Io<'_>) -> Result<Exit, Error> {
+    if to.exists() {
+        let path = visible(&to.to_string_lossy());
+        return Err(Error::InTheWay { path });
+    }
     store.backup(to).await.map_err(failed)?;
     writeln!(io.out, "Copied to {}", visible(&to.to_string_lossy()))?;
     Ok(Exit::Ok)

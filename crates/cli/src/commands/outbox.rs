@@ -4,13 +4,17 @@ use std::io::Write as _;
 
 use clap::{Args, Subcommand};
 use noetl_api::internal::{OutboxIds, OutboxList};
-use noetl_types::OutboxId;
+use noetl_types::{OutboxId, Text};
 
-use super::platform::{Form, agrees, ask, write_json, write_table};
+use super::platform::ask;
+use crate::ask::{Consent, agreed};
 use crate::config::{Flags, Operator};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::io::Io;
+use crate::output::{Cell, Column, Output, Table};
+use crate::render::palette;
+use crate::render::words::counted;
 
 /// Look at the outbox, and decide about what cannot be published
 #[derive(Debug, Args)]
@@ -59,9 +63,8 @@ struct Page {
     /// List the rows behind this one
     #[arg(long, value_name = "ID")]
     after: Option<OutboxId>,
-    /// Form of the output
-    #[arg(short, long, value_enum, value_name = "FORM", default_value_t = Form::Table)]
-    output: Form,
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     settings: Flags<Operator>,
 }
@@ -79,9 +82,8 @@ struct DecideArgs {
 /// Give dead rows up: their events count as published, and nobody gets them
 #[derive(Debug, Args)]
 struct DiscardArgs {
-    /// Do not ask
-    #[arg(short, long)]
-    yes: bool,
+    #[command(flatten)]
+    consent: Consent,
     #[command(flatten)]
     decide: DecideArgs,
 }
@@ -110,8 +112,9 @@ fn discard(args: &DiscardArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
         outbox_ids: rows.clone(),
     };
     let count = rows.outbox_ids.len();
-    let question = format!("Give up {count} dead rows? Nobody will get their events.");
-    if !agrees(&question, args.yes, io)? {
+    let dead = counted(count, "dead row");
+    let question = format!("Give up {dead} for good, told to nobody?");
+    if !agreed(args.consent, &question, "yes", io)? {
         return Ok(Exit::Failed);
     }
     let changed = ask(&settings.given, io, async |client| {
@@ -121,7 +124,17 @@ fn discard(args: &DiscardArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
 }
 
 fn tell(changed: u64, asked: usize, what: &str, io: &mut Io<'_>) -> Result<Exit, Error> {
-    writeln!(io.out, "{changed} of {asked} rows were dead and are {what}")?;
+    let changed = usize::try_from(changed).unwrap_or(usize::MAX);
+    let others = asked.saturating_sub(changed);
+    if changed > 0 {
+        writeln!(io.out, "{} {what}", counted(changed, "row"))?;
+    }
+    if others > 0 {
+        io.talk(format_args!(
+            "{others} of {asked} rows were not dead and stay as they are; see those that are with: \
+             noetl outbox dead"
+        ))?;
+    }
     Ok(if changed == 0 {
         Exit::NotFound
     } else {
@@ -133,38 +146,49 @@ fn list(status: Option<&str>, page: &Page, io: &mut Io<'_>) -> Result<Exit, Erro
     let list = ask(&page.settings.given, io, async |client| {
         client.outbox(status, page.after, page.limit).await
     })?;
-    match page.output {
-        Form::Json => write_json(&list, io)?,
-        Form::Table if list.rows.is_empty() => writeln!(io.err, "There are no such rows.")?,
-        Form::Table => table(&list, io)?,
+    if !page.output.is_table() {
+        // Whole, for who has to know where the next page begins.
+        page.output.thing(&list, io)?;
+        return Ok(Exit::Ok);
+    }
+    if list.rows.is_empty() {
+        io.talk(match status {
+            None => "the outbox is empty",
+            Some("dead") => "there are no dead rows",
+            Some(_) => "there are no such rows",
+        })?;
+        return Ok(Exit::Ok);
+    }
+    page.output.table(&table(&list), io)?;
+    if let Some(after) = list.next_after {
+        io.talk(format_args!("there are more: --after {after}"))?;
     }
     Ok(Exit::Ok)
 }
 
-fn table(list: &OutboxList, io: &mut Io<'_>) -> Result<(), Error> {
-    let headings = ["ID", "STATUS", "TRIES", "SUBJECT", "MESSAGE", "ERROR"];
-    let text = |text: Option<&noetl_types::Text>| text.map_or("-", |text| text.as_str()).to_owned();
-    let rows: Vec<Vec<String>> = list
-        .rows
-        .iter()
-        .map(|row| {
-            let status = match row.discarded_at {
-                Some(_) => "DISCARDED",
-                None => row.status.as_str(),
-            };
-            vec![
-                row.outbox_id.to_string(),
-                status.to_owned(),
-                row.attempts.to_string(),
-                text(row.subject.as_ref()),
-                row.message_id.as_str().to_owned(),
-                text(row.last_error.as_ref()),
-            ]
-        })
-        .collect();
-    write_table(&headings, &rows, io)?;
-    if let Some(after) = list.next_after {
-        io.talk(format_args!("There are more: --after {after}"))?;
+fn table(list: &OutboxList) -> Table {
+    let mut table = Table::new([
+        Column::new("ID").right(),
+        Column::new("STATUS"),
+        Column::new("TRIES").right(),
+        Column::new("SUBJECT").gives_way(),
+        Column::new("MESSAGE").gives_way(),
+        Column::new("ERROR").gives_way(),
+    ]);
+    let text = |text: Option<&Text>| Cell::from(text.map_or("-", Text::as_str));
+    for row in &list.rows {
+        let status = match row.discarded_at {
+            Some(_) => Cell::styled("DISCARDED", palette::DOUBT),
+            None => row.status.as_str().into(),
+        };
+        table.row([
+            row.outbox_id.to_string().into(),
+            status,
+            row.attempts.to_string().into(),
+            text(row.subject.as_ref()),
+            row.message_id.as_str().into(),
+            text(row.last_error.as_ref()),
+        ]);
     }
-    Ok(())
+    table
 }

@@ -133,7 +133,7 @@ fn list(args: &ListArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
         .collect();
     if shown.is_empty() && args.output.is_table() {
         if !quiet {
-            io.talk("there are no profiles; add one with: noetl profile add")?;
+            io.talk("there are no profiles; add one with: noetl profile add NAME --server URL")?;
         }
         return Ok(Exit::Ok);
     }
@@ -242,7 +242,7 @@ fn show(args: &ShowArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
     let profiles = Profiles::load(&io.env)?;
     let name = args.name.clone().or_else(|| profiles.current.clone());
     let Some(name) = name else {
-        io.talk("no profile is in use")?;
+        io.talk("no profile is in use; choose one with: noetl profile use NAME")?;
         return Ok(Exit::NotFound);
     };
     let profile = profiles.get(&name)?;

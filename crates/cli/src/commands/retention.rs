@@ -1,15 +1,15 @@
 //! `noetl retention`: what is old, what may go, and dropping it.
 
-use std::io::Write as _;
-
 use clap::{Args, Subcommand};
 use noetl_api::internal::{PurgeAnswer, PurgeRequest};
 
-use super::platform::{Form, agrees, ask, write_json, write_table};
+use super::platform::ask;
+use crate::ask::{Consent, agreed};
 use crate::config::{Flags, Operator};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::io::Io;
+use crate::output::{Column, Output, Table};
 
 /// Drop what is old
 ///
@@ -36,9 +36,8 @@ struct PlanArgs {
 /// Show what goes, ask, and drop it
 #[derive(Debug, Args)]
 struct ApplyArgs {
-    /// Do not ask
-    #[arg(short, long)]
-    yes: bool,
+    #[command(flatten)]
+    consent: Consent,
     #[command(flatten)]
     windows: Windows,
 }
@@ -54,9 +53,8 @@ struct Windows {
     /// Forget workers that were silent for this many minutes; 0 keeps them all
     #[arg(long, value_name = "MINUTES", default_value_t = 60)]
     workers: i64,
-    /// Form of the output
-    #[arg(short, long, value_enum, value_name = "FORM", default_value_t = Form::Table)]
-    output: Form,
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     settings: Flags<Operator>,
 }
@@ -69,11 +67,11 @@ pub(crate) fn run(args: &RetentionArgs, io: &mut Io<'_>) -> Result<Exit, Error> 
             write(&plan, &args.windows, io)?;
         }
         Verb::Apply(args) => {
-            let plan = purge(&args.windows, true, io)?;
-            if !args.yes {
+            if !args.consent.yes {
+                let plan = purge(&args.windows, true, io)?;
                 write(&plan, &args.windows, io)?;
             }
-            if !agrees("Drop this?", args.yes, io)? {
+            if !agreed(args.consent, "Drop this?", "yes", io)? {
                 return Ok(Exit::Failed);
             }
             let done = purge(&args.windows, false, io)?;
@@ -96,29 +94,32 @@ fn purge(windows: &Windows, dry_run: bool, io: &mut Io<'_>) -> Result<PurgeAnswe
 }
 
 fn write(answer: &PurgeAnswer, windows: &Windows, io: &mut Io<'_>) -> Result<(), Error> {
-    if windows.output == Form::Json {
-        return write_json(answer, io);
+    if !windows.output.is_table() {
+        return windows.output.thing(answer, io);
     }
     let did = if answer.dry_run { "would go" } else { "gone" };
-    let row = |what: &str, count: String, note: &str| vec![what.to_owned(), count, note.to_owned()];
-    let mut rows = vec![
-        row("commands", answer.commands_purged.to_string(), did),
-        row("workers", answer.runtime_purged.to_string(), did),
-        row("months of logs", answer.events_purged.to_string(), did),
-    ];
+    let mut table = Table::new([
+        Column::new("WHAT"),
+        Column::new("COUNT").right(),
+        Column::new("NOTE").gives_way(),
+    ]);
+    let mut row =
+        |what: &str, count: u64| table.row([what, &count.to_string(), did].map(Into::into));
+    row("commands", answer.commands_purged);
+    row("workers", answer.runtime_purged);
+    row("months of logs", answer.events_purged);
     if !answer.dry_run {
-        rows.push(row("outbox rows", answer.outbox_purged.to_string(), did));
+        row("outbox rows", answer.outbox_purged);
     }
-    let dropped = answer.event_partitions_dropped.iter();
-    rows.extend(dropped.map(|name| row(&format!("  {name}"), "-".to_owned(), did)));
-    let skipped = answer.skipped.iter();
-    rows.extend(skipped.map(|part| {
-        let note = format!("stays: {}", part.reason);
-        row(&format!("  {}", part.partition), "-".to_owned(), &note)
-    }));
-    write_table(&["WHAT", "COUNT", "NOTE"], &rows, io)?;
-    if answer.dry_run {
-        io.err.flush()?;
+    for name in &answer.event_partitions_dropped {
+        table.row([&*format!("  {name}"), "-", did].map(Into::into));
     }
-    Ok(())
+    for part in &answer.skipped {
+        let (name, note) = (
+            format!("  {}", part.partition),
+            format!("stays: {}", part.reason),
+        );
+        table.row([&*name, "-", &*note].map(Into::into));
+    }
+    windows.output.table(&table, io)
 }

@@ -5,18 +5,21 @@ mod audit;
 use std::io::Write as _;
 
 use clap::{Args, Subcommand};
-use noetl_api::Client;
-use noetl_api::credential::{MAX_LISTED, PutCredential};
+use noetl_api::Client as Server;
+use noetl_api::credential::{CredentialView, MAX_LISTED, PutCredential};
 use noetl_types::json::parse;
 use noetl_types::{Json, Text};
 
-use crate::config::{Config, Flags, Given, Token};
+use crate::ask::{Consent, agreed};
+use crate::config::{Client, Flags, Given};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::io::Io;
+use crate::output::{Cell, Column, Output, Table, Times};
+use crate::reach::{Reached, Wants};
 use crate::render::palette;
-use crate::render::words::visible;
-use crate::roles::{self, HostError};
+use crate::render::words::{counted, visible};
+use crate::roles::HostError;
 
 /// Keep secrets that playbooks name: set, list, remove, rotate, audit
 ///
@@ -35,6 +38,7 @@ Examples:
   noetl secret rm api_main
   noetl secret rotate
   noetl secret audit api_main --since 24h")]
+#[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct SecretArgs {
     #[command(subcommand)]
     verb: Verb,
@@ -64,46 +68,62 @@ struct SetArgs {
     #[arg(long = "tag", value_name = "WORD")]
     tags: Vec<String>,
     #[command(flatten)]
-    settings: Flags<Token>,
+    target: Flags<Client>,
 }
 
 /// List the secrets: their names and types, never what they hold
 #[derive(Debug, Args)]
 struct ListArgs {
     #[command(flatten)]
-    settings: Flags<Token>,
+    output: Output,
+    #[command(flatten)]
+    target: Flags<Client>,
 }
 
 /// Forget a secret
+///
+/// It is gone for good. Without a terminal, --yes is needed.
 #[derive(Debug, Args)]
 struct RmArgs {
     /// What playbooks call it
     name: String,
     #[command(flatten)]
-    settings: Flags<Token>,
+    consent: Consent,
+    #[command(flatten)]
+    target: Flags<Client>,
 }
 
 /// Seal every secret under the current key of the server, so that an old key may go
 #[derive(Debug, Args)]
 struct RotateArgs {
     #[command(flatten)]
-    settings: Flags<Token>,
+    target: Flags<Client>,
 }
 
 /// Does what is asked of the secrets.
-pub(crate) fn run(args: &SecretArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
+pub(crate) fn run(args: &SecretArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
     match &args.verb {
         Verb::Set(args) => {
-            let given = &args.settings.given;
-            ask(given, io, async |client, io| set(client, args, io).await)
+            let given = &args.target.given;
+            ask(given, quiet, io, async |server, io| {
+                set(server, args, io).await
+            })
         }
-        Verb::List(args) => ask(&args.settings.given, io, list),
-        Verb::Rm(args) => ask(&args.settings.given, io, async |client, io| {
-            let gone = client.delete_credential(&args.name).await;
-            let gone = gone.map_err(HostError::There)?;
-            Ok(io.talk(visible(&gone.message))?)
+        Verb::List(args) => ask(&args.target.given, quiet, io, async |server, io| {
+            list(server, args.output, quiet, io).await
         }),
-        Verb::Rotate(args) => ask(&args.settings.given, io, rotate),
+        Verb::Rm(args) => {
+            let question = format!("Forget secret {}?", visible(&args.name));
+            if !agreed(args.consent, &question, "yes", io)? {
+                return Ok(Exit::Failed);
+            }
+            ask(&args.target.given, quiet, io, async |server, io| {
+                let gone = server.delete_credential(&args.name).await;
+                gone.map_err(HostError::from)?;
+                Ok(writeln!(io.out, "{} forgotten", visible(&args.name))?)
+            })
+        }
+        Verb::Rotate(args) => ask(&args.target.given, quiet, io, rotate),
         Verb::Audit(args) => audit::run(args, io),
     }?;
     Ok(Exit::Ok)
@@ -111,17 +131,18 @@ pub(crate) fn run(args: &SecretArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
 
 fn ask(
     given: &Given,
+    quiet: bool,
     io: &mut Io<'_>,
-    question: impl AsyncFnOnce(&Client, &mut Io<'_>) -> Result<(), Error>,
+    question: impl AsyncFnOnce(&Server, &mut Io<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    let config = Config::load(given, &io.env)?;
-    io.warn(&config.warnings)?;
-    let client = roles::client(&config)?;
-    let threads = roles::threads(&config, 1)?;
-    threads.block_on(question(&client, io))
+    let reached = Reached::find(given, Wants::Act, quiet, io)?;
+    reached.ask(async { question(reached.host.server()?, io).await })
 }
 
-async fn set(client: &Client, args: &SetArgs, io: &mut Io<'_>) -> Result<(), Error> {
+async fn set(server: &Server, args: &SetArgs, io: &mut Io<'_>) -> Result<(), Error> {
+    if io.err.is_terminal() && io.out.is_terminal() {
+        io.talk("reading the secret from standard input; end it with Ctrl-D")?;
+    }
     let mut text = String::new();
     io.input.read_to_string(&mut text)?;
     let put = PutCredential {
@@ -136,10 +157,9 @@ async fn set(client: &Client, args: &SetArgs, io: &mut Io<'_>) -> Result<(), Err
             .collect(),
         description: args.description.as_deref().map(Text::from),
     };
-    let kept = client.put_credential(&put).await;
-    let kept = kept.map_err(HostError::There)?;
-    let (name, kind) = (visible(&kept.name), visible(&kept.kind));
-    io.talk(format_args!("secret {name} ({kind}) is kept"))?;
+    let kept = server.put_credential(&put).await;
+    let kept = kept.map_err(HostError::from)?;
+    writeln!(io.out, "{} kept", visible(&kept.name))?;
     Ok(())
 }
 
@@ -153,34 +173,64 @@ fn fields(text: &str, kind: &str) -> Json {
     Json::object([(field, Json::from(text))])
 }
 
-async fn list(client: &Client, io: &mut Io<'_>) -> Result<(), Error> {
-    let found = client.credentials().await.map_err(HostError::There)?;
-    let paint = io.out.paint();
-    let is_cut = found.items.len() >= MAX_LISTED;
-    for secret in found.items {
-        let name = paint.text(palette::NAME, visible(&secret.name));
-        let since = paint.text(palette::QUIET, format!("since {}", secret.updated_at));
-        let words = visible(&secret.description.unwrap_or_default());
-        writeln!(
-            io.out,
-            "{name}  {}  {since}  {words}",
-            visible(&secret.kind)
-        )?;
+async fn list(server: &Server, output: Output, quiet: bool, io: &mut Io<'_>) -> Result<(), Error> {
+    let secrets = server.credentials().await.map_err(HostError::from)?.items;
+    if secrets.is_empty() && output.is_table() {
+        if !quiet {
+            io.talk("there are no secrets; keep one with: noetl secret set NAME")?;
+        }
+        return Ok(());
     }
-    if is_cut {
+    output.list(&secrets, |times| table(&secrets, times), io)?;
+    if secrets.len() >= MAX_LISTED {
         let text = format!("only the first {MAX_LISTED} secrets are shown; there may be more");
         io.warn(&[text])?;
     }
     Ok(())
 }
 
-async fn rotate(client: &Client, io: &mut Io<'_>) -> Result<(), Error> {
-    let done = client.rotate_credentials().await;
-    let done = done.map_err(HostError::There)?;
-    io.talk(format_args!(
-        "{} secrets were under another key: {} are under the current one now, {} could not be opened",
-        done.processed, done.rewrapped, done.failed
-    ))?;
+fn table(secrets: &[CredentialView], times: &Times) -> Table {
+    let mut table = Table::new([
+        Column::new("SECRET").gives_way(),
+        Column::new("TYPE"),
+        Column::new("CHANGED"),
+        Column::new("TAGS").wide(),
+        Column::new("MADE").wide(),
+        Column::new("ABOUT").gives_way(),
+    ]);
+    for secret in secrets {
+        let tags: Vec<&str> = secret.tags.iter().map(Text::as_str).collect();
+        table.row([
+            Cell::styled(secret.name.as_str(), palette::NAME),
+            secret.kind.as_str().into(),
+            times.tell(secret.updated_at).into(),
+            tags.join(",").into(),
+            times.tell(secret.created_at).into(),
+            secret.description.as_ref().map_or("", Text::as_str).into(),
+        ]);
+    }
+    table
+}
+
+async fn rotate(server: &Server, io: &mut Io<'_>) -> Result<(), Error> {
+    let done = server.rotate_credentials().await;
+    let done = done.map_err(HostError::from)?;
+    let of_another = |count: u64| counted(usize::try_from(count).unwrap_or(usize::MAX), "secret");
+    match done.processed {
+        0 => io.talk("every secret is under the current key")?,
+        processed => io.talk(format_args!(
+            "{} of another key: {} under the current one now",
+            of_another(processed),
+            done.rewrapped
+        ))?,
+    }
+    if done.failed > 0 {
+        let text = format!(
+            "{} could not be opened: start the server with the key that sealed them, then rotate again",
+            of_another(done.failed)
+        );
+        io.warn(&[text])?;
+    }
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use noetl_types::{Millis, PoolName};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::table::BOOTSTRAP_TOKEN;
+use crate::config::table::{BOOTSTRAP_TOKEN, SQL_CONSOLE};
 use crate::config::{Config, Dev, Flags, Server};
 use crate::error::Error;
 use crate::exit::Exit;
@@ -83,6 +83,9 @@ pub(crate) fn run(
     roles::start_logging(&config, io.err.is_terminal(), io.err.paint().is_on())?;
     for warning in &config.warnings {
         tracing::warn!("{warning}");
+    }
+    if config.value(&SQL_CONSOLE)? {
+        tracing::warn!("NOETL_SQL_CONSOLE is on, and this version has no SQL console");
     }
     let place = Place::of(&config)?;
     let threads = roles::threads(&config, THREADS)?;

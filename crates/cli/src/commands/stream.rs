@@ -3,32 +3,28 @@
 use std::io::Write as _;
 
 use clap::{Args, Subcommand};
-use noetl_api::Client;
+use noetl_api::Client as Server;
 use noetl_api::stream::StreamStatus;
-use noetl_types::{FeedPosition, Json};
+use noetl_types::{FeedPosition, Json, Millis, Timestamp};
 
-use crate::config::table::{INTERNAL_TOKEN, INTERNAL_URL, SERVER_URL, TOKEN};
-use crate::config::{Config, Given};
+use super::platform;
+use crate::config::{Client, Flags, Operator};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::io::Io;
-use crate::reach;
-use crate::render::words::visible;
-use crate::roles::{self, HostError};
+use crate::output::{Output, Times};
+use crate::progress::human;
+use crate::reach::{Reached, Wants};
+use crate::render::palette;
+use crate::render::words::{counted, padded, shorten, visible};
+use crate::roles::HostError;
 
 /// Look at the stream of all events, or have it made anew
 #[derive(Debug, Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct StreamArgs {
     #[command(subcommand)]
     verb: Verb,
-    /// Address of the server
-    #[arg(
-        help = "Address of the server [env: NOETL_SERVER_URL]",
-        long,
-        global = true,
-        value_name = "URL"
-    )]
-    server: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -41,9 +37,10 @@ enum Verb {
 /// Say where the stream stands, and what is wrong with it
 #[derive(Debug, Args)]
 struct StatusArgs {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    target: Flags<Client>,
 }
 
 /// Print events of all runs as they are written
@@ -54,7 +51,7 @@ struct StatusArgs {
 Examples:
   noetl stream tail                          what happens from now on, until Ctrl-C
   noetl stream tail --from-start --limit 10  the first ten events of the log
-  noetl stream tail --json                   whole events, one on each line")]
+  noetl stream tail -o jsonl                 whole events, one on each line")]
 struct TailArgs {
     /// Begin with the first event of the log
     #[arg(long)]
@@ -62,9 +59,10 @@ struct TailArgs {
     /// Stop after so many events
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
-    /// Print whole events as JSON, one on each line
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    target: Flags<Client>,
 }
 
 /// Have the whole log published again
@@ -73,96 +71,110 @@ struct TailArgs {
 /// by the id of a message.
 #[derive(Debug, Args)]
 struct RebuildArgs {
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    settings: Flags<Operator>,
 }
 
-/// Threads of the command.
-const THREADS: usize = 2;
 /// Events that are asked for at once, and how long a question waits for them.
 const PAGE: u32 = 500;
 const WAIT_MS: u64 = 10_000;
 
 /// Does what is asked.
-pub(crate) fn run(args: &StreamArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let config = Config::load(&Given::default(), &io.env)?;
-    let threads = roles::threads(&config, THREADS)?;
-    // An order is given by an operator, who is known by the token of the platform.
-    let is_order = matches!(args.verb, Verb::Rebuild(_));
-    let token = match config.get(&INTERNAL_TOKEN)? {
-        Some(token) if is_order => Some(token),
-        _ => config.get(&TOKEN)?,
-    };
-    let url = match (&args.server, config.get(&INTERNAL_URL)?) {
-        (Some(url), _) => url.clone(),
-        (None, Some(url)) if is_order => url,
-        (None, _) => config.value(&SERVER_URL)?,
-    };
-    let client = reach::client_of(&url, token, &config)?;
-    threads.block_on(async {
-        match &args.verb {
-            Verb::Status(verb) => {
-                let status = client.stream_status().await.map_err(HostError::There)?;
-                show(&status, verb.json, io)
-            }
-            Verb::Rebuild(verb) => {
-                let status = client.stream_rebuild().await.map_err(HostError::There)?;
-                show(&status, verb.json, io)
-            }
-            Verb::Tail(verb) => tail(&client, verb, io).await,
+pub(crate) fn run(args: &StreamArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
+    match &args.verb {
+        Verb::Status(args) => {
+            let reached = Reached::find(&args.target.given, Wants::Act, quiet, io)?;
+            let status = reached.ask(async {
+                let status = reached.host.server()?.stream_status().await;
+                Ok(status.map_err(HostError::from)?)
+            })?;
+            show(&status, args.output, quiet, io)?;
         }
-    })?;
+        Verb::Tail(args) => {
+            let reached = Reached::find(&args.target.given, Wants::Act, quiet, io)?;
+            reached.ask(async { tail(reached.host.server()?, args, io).await })?;
+        }
+        // An order is given by an operator, who is known by the token of the platform.
+        Verb::Rebuild(args) => {
+            let status = platform::ask(&args.settings.given, io, async |client| {
+                client.stream_rebuild().await
+            })?;
+            show(&status, args.output, quiet, io)?;
+        }
+    }
     Ok(Exit::Ok)
 }
 
-fn show(status: &StreamStatus, json: bool, io: &mut Io<'_>) -> Result<(), Error> {
-    if json {
-        let text = serde_json::to_string(status).map_err(std::io::Error::other)?;
-        writeln!(io.out, "{text}")?;
-        return Ok(());
+/// Columns for the names of what is told about the stream.
+const NAME: usize = 9;
+
+fn show(status: &StreamStatus, output: Output, quiet: bool, io: &mut Io<'_>) -> Result<(), Error> {
+    if !output.is_table() {
+        return output.thing(status, io);
     }
     let nats = match (status.nats_connected, &status.nats_version) {
         (true, Some(version)) => format!("connected, version {version}"),
         (true, None) => "connected".to_owned(),
         (false, _) => "not connected".to_owned(),
     };
-    let lines = [
-        ("state", status.state.to_string()),
-        ("trouble", text(status.trouble.as_deref())),
-        ("publisher", text(status.owner.as_deref())),
-        (
-            "behind",
-            format!("{} events, {} ms", status.lag_events, status.lag_ms),
+    let behind = counted(
+        usize::try_from(status.lag_events).unwrap_or(usize::MAX),
+        "event",
+    );
+    let behind = match status.lag_events {
+        0 => "nothing".to_owned(),
+        _ => format!(
+            "{behind}, the first for {}",
+            human(Millis::from_ms(status.lag_ms))
         ),
-        ("held back", format!("{} ms", status.horizon_age_ms)),
-        ("published", status.published.to_string()),
-        ("put aside", status.parked.to_string()),
-        ("NATS", nats),
-    ];
+    };
+    let mut lines = vec![("state", status.state.to_string())];
+    lines.extend(
+        status
+            .trouble
+            .as_ref()
+            .map(|text| ("trouble", text.to_string())),
+    );
+    lines.extend(
+        status
+            .owner
+            .as_ref()
+            .map(|text| ("publisher", text.to_string())),
+    );
+    if status.enabled {
+        lines.push(("behind", behind));
+        if status.horizon_age_ms > 0 {
+            let age = human(Millis::from_ms(status.horizon_age_ms));
+            lines.push(("held back", format!("{age}, by an open transaction")));
+        }
+        lines.push(("published", status.published.to_string()));
+        lines.push(("put aside", status.parked.to_string()));
+        lines.push(("NATS", nats));
+    }
     for (name, value) in lines {
-        writeln!(io.out, "{name:<10} {}", visible(&value))?;
+        writeln!(io.out, "{name:<NAME$}  {}", visible(&value))?;
+    }
+    if !status.enabled && !quiet {
+        io.talk("turn it on with NOETL_EVENT_STREAM_ENABLED=on and NOETL_NATS_URL at the server")?;
     }
     Ok(())
 }
 
-fn text(value: Option<&str>) -> String {
-    value.unwrap_or("-").to_owned()
-}
-
-async fn tail(client: &Client, args: &TailArgs, io: &mut Io<'_>) -> Result<(), Error> {
+async fn tail(server: &Server, args: &TailArgs, io: &mut Io<'_>) -> Result<(), Error> {
     let mut after = args.from_start.then(FeedPosition::default);
     let mut left = args.limit.unwrap_or(u64::MAX);
     while left > 0 {
         let limit = u32::try_from(left).unwrap_or(u32::MAX).min(PAGE);
-        let feed = client.stream_feed(after, limit, WAIT_MS).await;
-        let feed = feed.map_err(HostError::There)?;
+        let feed = server.stream_feed(after, limit, WAIT_MS).await;
+        let feed = feed.map_err(HostError::from)?;
         after = Some(feed.next);
         for event in &feed.events {
-            if args.json {
-                writeln!(io.out, "{event}")?;
+            if args.output.is_table() {
+                line(event, &args.output.times(io), io)?;
             } else {
-                writeln!(io.out, "{}", line(event))?;
+                args.output.one_of_many(event, io)?;
             }
             left = left.saturating_sub(1);
         }
@@ -171,20 +183,39 @@ async fn tail(client: &Client, args: &TailArgs, io: &mut Io<'_>) -> Result<(), E
     Ok(())
 }
 
-/// An event on one line.
-fn line(event: &Json) -> String {
+/// Columns for the type of an event and its status: a line is printed before the next is known.
+const TYPE: usize = 18;
+const STATUS: usize = 9;
+
+/// Prints an event on one line.
+fn line(event: &Json, times: &Times, io: &mut Io<'_>) -> Result<(), Error> {
     let field = |name: &str| match event.get(name) {
         Some(Json::Str(text)) => visible(text),
         Some(Json::Null) | None => "-".to_owned(),
         Some(other) => other.to_string(),
     };
-    format!(
-        "{} {} {:>4} {:<18} {} {}",
-        field("event_time"),
+    let time = field("event_time");
+    let time = Timestamp::parse(&time).map_or(time, |time| times.tell(time));
+    let kind = padded(&field("event_type"), TYPE);
+    let plain = format!(
+        "{time}  {}  {:>4}  {kind}  {}  {}",
         field("execution_id"),
         field("seq"),
-        field("event_type"),
-        field("status"),
+        padded(&field("status"), STATUS),
         field("node_name"),
-    )
+    );
+    let plain = plain.trim_end();
+    let plain = if io.out.is_terminal() {
+        shorten(plain, io.out.width(), "…")
+    } else {
+        plain.to_owned()
+    };
+    let style = match event.get("status").and_then(Json::as_str) {
+        Some("FAILED") => palette::BAD,
+        Some("COMPLETED") => palette::GOOD,
+        Some(_) | None => anstyle::Style::new(),
+    };
+    let painted = io.out.paint().text(style, &kind).to_string();
+    writeln!(io.out, "{}", plain.replacen(&kind, &painted, 1))?;
+    Ok(())
 }

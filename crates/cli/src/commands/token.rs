@@ -3,17 +3,20 @@
 use std::io::Write as _;
 
 use clap::{Args, Subcommand};
-use noetl_api::Client;
+use noetl_api::Client as Server;
 use noetl_api::tokens::{NewToken, TokenView};
 use noetl_types::{OrganizationId, PoolName, Scope, TenantId, TokenId};
 
-use crate::config::{Config, Flags, Given, Token};
+use crate::ask::{Consent, agreed};
+use crate::config::{Client, Flags};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::io::Io;
+use crate::output::{Cell, Column, Output, Table, Times};
+use crate::reach::{Reached, Wants};
 use crate::render::palette;
 use crate::render::words::visible;
-use crate::roles::{self, HostError};
+use crate::roles::HostError;
 
 /// Make, list and revoke tokens of a server
 ///
@@ -29,6 +32,7 @@ Examples:
   noetl token create gpu-worker --scope worker --pool gpu --ttl-days 30
   noetl token list
   noetl token revoke 308400000000000001")]
+#[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct TokenArgs {
     #[command(subcommand)]
     verb: Verb,
@@ -65,24 +69,30 @@ struct CreateArgs {
     #[arg(long, value_name = "NAME", value_parser = organization)]
     organization: Option<OrganizationId>,
     #[command(flatten)]
-    settings: Flags<Token>,
+    target: Flags<Client>,
 }
 
 /// List the tokens of the tenant, without their secrets
 #[derive(Debug, Args)]
 struct ListArgs {
     #[command(flatten)]
-    settings: Flags<Token>,
+    output: Output,
+    #[command(flatten)]
+    target: Flags<Client>,
 }
 
 /// Take a token back: within seconds it opens nothing
+///
+/// It cannot be given again. Without a terminal, --yes is needed.
 #[derive(Debug, Args)]
 struct RevokeArgs {
     /// The id that 'noetl token list' shows
     #[arg(value_parser = token_id)]
     id: TokenId,
     #[command(flatten)]
-    settings: Flags<Token>,
+    consent: Consent,
+    #[command(flatten)]
+    target: Flags<Client>,
 }
 
 fn scope(text: &str) -> Result<Scope, String> {
@@ -110,27 +120,25 @@ fn token_id(text: &str) -> Result<TokenId, String> {
 }
 
 /// Does what is asked of the tokens.
-pub(crate) fn run(args: &TokenArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let given: &Given = match &args.verb {
-        Verb::Create(args) => &args.settings.given,
-        Verb::List(args) => &args.settings.given,
-        Verb::Revoke(args) => &args.settings.given,
-    };
-    let config = Config::load(given, &io.env)?;
-    io.warn(&config.warnings)?;
-    let client = roles::client(&config)?;
-    let threads = roles::threads(&config, 1)?;
-    threads.block_on(async {
-        match &args.verb {
-            Verb::Create(args) => create(&client, args, io).await,
-            Verb::List(_) => list(&client, io).await,
-            Verb::Revoke(args) => revoke(&client, args.id, io).await,
+pub(crate) fn run(args: &TokenArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
+    match &args.verb {
+        Verb::Create(args) => {
+            let reached = Reached::find(&args.target.given, Wants::Act, quiet, io)?;
+            reached.ask(async { create(reached.host.server()?, args, io).await })?;
+            Ok(Exit::Ok)
         }
-    })?;
-    Ok(Exit::Ok)
+        Verb::List(args) => {
+            let reached = Reached::find(&args.target.given, Wants::Act, quiet, io)?;
+            let tokens = reached.ask(async { all(reached.host.server()?).await })?;
+            args.output
+                .list(&tokens, |times| table(&tokens, times), io)?;
+            Ok(Exit::Ok)
+        }
+        Verb::Revoke(args) => revoke(args, quiet, io),
+    }
 }
 
-async fn create(client: &Client, args: &CreateArgs, io: &mut Io<'_>) -> Result<(), Error> {
+async fn create(server: &Server, args: &CreateArgs, io: &mut Io<'_>) -> Result<(), Error> {
     let request = NewToken {
         name: args.name.as_str().into(),
         scopes: args.scopes.clone(),
@@ -141,8 +149,8 @@ async fn create(client: &Client, args: &CreateArgs, io: &mut Io<'_>) -> Result<(
         tenant_id: args.tenant.clone(),
         organization_id: args.organization.clone(),
     };
-    let made = client.create_token(&request).await;
-    let made = made.map_err(HostError::There)?;
+    let made = server.create_token(&request).await;
+    let made = made.map_err(HostError::from)?;
     // The token alone goes to standard output, so that it can go straight into a file.
     writeln!(io.out, "{}", made.token)?;
     io.talk(format_args!(
@@ -153,44 +161,88 @@ async fn create(client: &Client, args: &CreateArgs, io: &mut Io<'_>) -> Result<(
     Ok(())
 }
 
-async fn list(client: &Client, io: &mut Io<'_>) -> Result<(), Error> {
+async fn all(server: &Server) -> Result<Vec<TokenView>, Error> {
+    let mut tokens = Vec::new();
     let mut cursor = None;
     loop {
-        let page = client.tokens(cursor.as_ref()).await;
-        let page = page.map_err(HostError::There)?;
-        for token in &page.tokens {
-            line(token, io)?;
-        }
+        let page = server.tokens(cursor.as_ref()).await;
+        let page = page.map_err(HostError::from)?;
+        tokens.extend(page.tokens);
         cursor = page.next_cursor;
         if cursor.is_none() {
-            return Ok(());
+            return Ok(tokens);
         }
     }
 }
 
-fn line(token: &TokenView, io: &mut Io<'_>) -> Result<(), Error> {
-    let scopes: Vec<&str> = token.scopes.iter().map(|scope| scope.as_str()).collect();
-    let state = match (token.revoked_at, token.expires_at, token.last_used_at) {
-        (Some(since), _, _) => format!("revoked {since}"),
-        (None, Some(end), _) => format!("until {end}"),
-        (None, None, Some(used)) => format!("used {used}"),
-        (None, None, None) => "never used".to_owned(),
-    };
-    let paint = io.out.paint();
-    writeln!(
-        io.out,
-        "{}  {}  {}  {}",
-        token.id,
-        paint.text(palette::NAME, visible(&token.name)),
-        scopes.join(","),
-        paint.text(palette::QUIET, state)
-    )?;
-    Ok(())
+fn table(tokens: &[TokenView], times: &Times) -> Table {
+    let mut table = Table::new([
+        Column::new("ID"),
+        Column::new("NAME").gives_way(),
+        Column::new("STATE"),
+        Column::new("SCOPES").gives_way(),
+        Column::new("USED"),
+        Column::new("ENDS"),
+        Column::new("POOLS").wide(),
+        Column::new("PATHS").wide(),
+        Column::new("ORGANIZATION").wide(),
+        Column::new("MADE").wide(),
+        Column::new("BY").wide(),
+    ]);
+    for token in tokens {
+        let scopes: Vec<&str> = token.scopes.iter().map(|scope| scope.as_str()).collect();
+        let pools = token.pools.as_ref().map(|pools| joined(pools));
+        let paths = token.path_globs.as_ref().map(|paths| joined(paths));
+        let everything = || "all".to_owned();
+        table.row([
+            token.id.to_string().into(),
+            Cell::styled(token.name.as_str(), palette::NAME),
+            state(token, times),
+            scopes.join(",").into(),
+            times.tell_or_dash(token.last_used_at).into(),
+            times.tell_or_dash(token.expires_at).into(),
+            pools.unwrap_or_else(everything).into(),
+            paths.unwrap_or_else(everything).into(),
+            token.organization_id.as_str().into(),
+            times.tell(token.created_at).into(),
+            token.created_by.as_str().into(),
+        ]);
+    }
+    table
 }
 
-async fn revoke(client: &Client, id: TokenId, io: &mut Io<'_>) -> Result<(), Error> {
-    let revoked = client.revoke_token(id).await.map_err(HostError::There)?;
-    let name = visible(&revoked.name);
-    io.talk(format_args!("token {id} ({name}) is revoked"))?;
-    Ok(())
+fn joined(words: &[impl ToString]) -> String {
+    let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+    words.join(",")
+}
+
+/// Whether a token opens anything.
+fn state(token: &TokenView, times: &Times) -> Cell {
+    if token.revoked_at.is_some() {
+        return Cell::styled("revoked", palette::BAD);
+    }
+    if token.expires_at.is_some_and(|end| end <= times.now) {
+        return Cell::styled("expired", palette::DOUBT);
+    }
+    Cell::styled("active", palette::GOOD)
+}
+
+fn revoke(args: &RevokeArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
+    let reached = Reached::find(&args.target.given, Wants::Act, quiet, io)?;
+    let id = args.id;
+    if !agreed(args.consent, &format!("Take token {id} back?"), "yes", io)? {
+        return Ok(Exit::Failed);
+    }
+    let revoked = reached.ask(async {
+        let revoked = reached.host.server()?.revoke_token(id).await;
+        Ok(revoked.map_err(HostError::from)?)
+    })?;
+    writeln!(io.out, "{id} revoked")?;
+    if !quiet {
+        io.talk(format_args!(
+            "token {} opens nothing more",
+            visible(&revoked.name)
+        ))?;
+    }
+    Ok(Exit::Ok)
 }

@@ -41,10 +41,9 @@ role!(Run, "The flags of `noetl run`.");
 role!(Dev, "The flags of `noetl dev`.");
 role!(Server, "The flags of `noetl server`.");
 role!(Worker, "The flags of `noetl worker`.");
-role!(Token, "The flags of `noetl token`.");
 role!(Client, "The flags of the commands that ask a server.");
 role!(Database, "The flags of `noetl db`.");
-role!(Operator, "The flags of commands that ask a server.");
+role!(Operator, "The flags of the commands of an operator.");
 
 const HEADING: &str = "Settings";
 const FILE: &str = "config";

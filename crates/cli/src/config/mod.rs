@@ -18,7 +18,7 @@ mod tests;
 use std::path::PathBuf;
 
 pub(crate) use error::ConfigError;
-pub(crate) use flags::{Client, Database, Dev, Flags, Operator, Run, Server, Token, Worker};
+pub(crate) use flags::{Client, Database, Dev, Flags, Operator, Run, Server, Worker};
 pub(crate) use load::{Config, Given, Origin, nearest};
 pub(crate) use schema::schema;
 pub(crate) use setting::{Default as SettingDefault, Setting};
@@ -35,7 +35,6 @@ pub(crate) enum Role {
     /// `noetl worker`
     Worker,
     /// `noetl token`
-    Token,
     /// The commands that ask a server, such as `noetl runs`.
     Client,
     /// A command that asks a server

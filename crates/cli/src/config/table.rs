@@ -582,7 +582,7 @@ pub(crate) static SERVER_URL: Setting<String> = Setting::new(
 .flag(
     "server",
     "URL",
-    &[Role::Worker, Role::Token, Role::Client, Role::Operator],
+    &[Role::Worker, Role::Client, Role::Operator],
 );
 
 pub(crate) static INTERNAL_URL: Setting<String> = Setting::absent(
@@ -599,7 +599,7 @@ pub(crate) static PROFILE: Setting<String> = Setting::absent(
     read::text,
     "Profile that names the server; see noetl profile",
 )
-.flag("profile", "NAME", &[Role::Client]);
+.flag("profile", "NAME", &[Role::Client, Role::Operator]);
 
 pub(crate) static TOKEN: Setting<String> = Setting::absent(
     "NOETL_TOKEN",
@@ -661,8 +661,15 @@ pub(crate) static HEARTBEAT: Setting<u32> = Setting::new(
     "Seconds between the signs of life of the worker",
 );
 
+pub(crate) static WORKER_METRICS_BIND: Setting<SocketAddr> = Setting::absent(
+    "WORKER_METRICS_BIND",
+    "none: a worker listens nowhere",
+    read::socket,
+    "Address and port where a worker tells its metrics to Prometheus; port 0 takes a free one",
+);
+
 /// Every setting, in the order in which they are shown.
-pub(crate) static TABLE: [&dyn AnySetting; 98] = [
+pub(crate) static TABLE: [&dyn AnySetting; 99] = [
     &DATA_DIR,
     &STORE,
     &HOST,
@@ -761,4 +768,5 @@ pub(crate) static TABLE: [&dyn AnySetting; 98] = [
     &WORKER_ID,
     &CONCURRENCY,
     &HEARTBEAT,
+    &WORKER_METRICS_BIND,
 ];

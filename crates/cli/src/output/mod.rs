@@ -102,6 +102,17 @@ impl Output {
         self.document(&json, io)
     }
 
+    /// Shows one of many things that come one after the other; for those forms that are not for people.
+    pub(crate) fn one_of_many<T: Serialize>(self, thing: &T, io: &mut Io<'_>) -> Result<(), Error> {
+        if self.form == Form::Yaml {
+            writeln!(io.out, "---")?;
+            return self.thing(thing, io);
+        }
+        // A document over many lines could not be told from the next.
+        writeln!(io.out, "{}", json_of(thing)?)?;
+        Ok(())
+    }
+
     /// Shows a table.
     pub(crate) fn table(self, table: &Table, io: &mut Io<'_>) -> Result<(), Error> {
         let text = table.render(self.is_wide(), !self.no_headers, &io.out);

@@ -77,6 +77,12 @@ fn fitting(text: &str, width: usize) -> usize {
         .unwrap_or(0)
 }
 
+/// A text with blanks behind it, up to this many columns.
+pub(crate) fn padded(text: &str, width: usize) -> String {
+    let blanks = width.saturating_sub(columns(text));
+    format!("{text}{}", " ".repeat(blanks))
+}
+
 /// `1 error`, `2 errors`.
 pub(crate) fn counted(count: usize, noun: &str) -> String {
     let ending = if count == 1 { "" } else { "s" };

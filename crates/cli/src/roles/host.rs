@@ -103,6 +103,9 @@ fn hints(problem: &Problem) -> Option<String> {
         .collect();
     match problem.known_code() {
         _ if !of_errors.is_empty() => Some(of_errors.join("\n        ")),
+        Some(ErrorCode::Unauthenticated) => {
+            Some("set NOETL_TOKEN, or use a profile that says where its token is".to_owned())
+        }
         Some(code) => Some(format!("learn more with: noetl explain {}", code.as_str())),
         None => None,
     }

@@ -10,9 +10,10 @@ use tokio::net::TcpListener;
 use super::error::StartError;
 use super::store::Place;
 use crate::config::table::{
-    BODY_MAX, BODY_TIMEOUT, CORS_ORIGINS, DEV, HEAD_TIMEOUT, HOST, INTERNAL_BIND, INTERNAL_TOKEN,
-    MAX_CONNECTIONS, METRICS_BIND, MTLS_IDENTITIES, PORT, RATE_PER_TENANT, RATE_PER_TOKEN,
-    SQL_CONSOLE, TLS_CERT, TLS_CLIENT_CA, TLS_KEY, UNSAFE_DURABILITY, UNSAFE_PLAINTEXT,
+    BODY_MAX, BODY_TIMEOUT, CORS_ORIGINS, DEV, DISABLE_METRICS, HEAD_TIMEOUT, HOST, INTERNAL_BIND,
+    INTERNAL_TOKEN, MAX_CONNECTIONS, METRICS_BIND, MTLS_IDENTITIES, PORT, RATE_PER_TENANT,
+    RATE_PER_TOKEN, SQL_CONSOLE, TLS_CERT, TLS_CLIENT_CA, TLS_KEY, UNSAFE_DURABILITY,
+    UNSAFE_PLAINTEXT, WORKER_METRICS_BIND,
 };
 use crate::config::{Config, ConfigError, Setting, schema};
 use crate::error::Error;
@@ -100,10 +101,14 @@ pub(crate) struct Listening {
 pub(crate) async fn listen(config: &Config, settings: &HttpSettings) -> Result<Listening, Error> {
     let public = SocketAddr::new(config.value(&HOST)?, config.value(&PORT)?);
     let beside = async |setting: &'static Setting<SocketAddr>| match config.get(setting)? {
-        Some(wanted) => bind(wanted, setting.facts.name, settings).await.map(Some),
-        None => Ok(None),
+        Some(wanted) => {
+            check(wanted, settings)?;
+            bind(wanted, setting.facts.name).await.map(Some)
+        }
+        None => Ok::<_, Error>(None),
     };
-    let (public, address) = bind(public, PORT.facts.name, settings).await?;
+    check(public, settings)?;
+    let (public, address) = bind(public, PORT.facts.name).await?;
     let (internal, internal_address) = beside(&INTERNAL_BIND).await?.unzip();
     let (metrics, metrics_address) = beside(&METRICS_BIND).await?.unzip();
     Ok(Listening {
@@ -118,12 +123,29 @@ pub(crate) async fn listen(config: &Config, settings: &HttpSettings) -> Result<L
     })
 }
 
+/// Where a worker tells its metrics, if it does.
+pub(crate) async fn listen_for_scrapes(
+    config: &Config,
+) -> Result<Option<(TcpListener, SocketAddr)>, Error> {
+    let Some(wanted) = config.get(&WORKER_METRICS_BIND)? else {
+        return Ok(None);
+    };
+    if config.value(&DISABLE_METRICS)? {
+        return Ok(None);
+    }
+    let is_near = wanted.ip().to_canonical().is_loopback();
+    if !is_near && !config.value(&UNSAFE_PLAINTEXT)? {
+        let text = "WORKER_METRICS_BIND can be reached from other machines, and metrics would travel \
+            unencrypted: name a loopback address such as 127.0.0.1:9090, or set NOETL_UNSAFE_PLAINTEXT=true";
+        return Err(ConfigError::Refused(text).into());
+    }
+    bind(wanted, WORKER_METRICS_BIND.facts.name).await.map(Some)
+}
+
 async fn bind(
     wanted: SocketAddr,
     setting: &'static str,
-    settings: &HttpSettings,
 ) -> Result<(TcpListener, SocketAddr), Error> {
-    check(wanted, settings)?;
     let refused = |source: io::Error| match source.kind() {
         io::ErrorKind::AddrInUse => StartError::PortTaken {
             address: wanted,

@@ -24,7 +24,7 @@ pub(crate) use client::{client, client_settings};
 pub(crate) use error::StartError;
 pub(crate) use host::{Host, HostError, own_pool};
 pub(crate) use keys::KeyError;
-pub(crate) use listen::{http_settings, listen};
+pub(crate) use listen::{http_settings, listen, listen_for_scrapes};
 pub(crate) use log::start_logging;
 pub(crate) use orphans::{Gone, bury};
 pub(crate) use runtime::{Facade, open_runtime, reading_runtime};

@@ -1,6 +1,7 @@
 //! The commands that ask a server: what they show, piped and on a terminal, and how they end.
 
 use std::fmt::Write as _;
+use std::process::Command;
 
 use noetl_cli::{Env, Exit, Io, Stream};
 
@@ -48,7 +49,7 @@ pub(crate) struct House {
     pub(crate) folder: Folder,
     url: String,
     /// What the server is told, and so is who asks it.
-    env: Vec<(&'static str, &'static str)>,
+    env: Vec<(&'static str, String)>,
     _dev: Process,
 }
 
@@ -57,7 +58,7 @@ impl House {
         Self::with(test, &[])
     }
 
-    pub(crate) fn with(test: &str, env: &[(&'static str, &'static str)]) -> Self {
+    pub(crate) fn with(test: &str, env: &[(&'static str, &str)]) -> Self {
         let folder = Folder::new(test);
         let mut command = at_home(&folder, &["dev", "--port", "0"]);
         command.envs(env.iter().copied());
@@ -75,7 +76,10 @@ impl House {
         Self {
             folder,
             url,
-            env: env.to_vec(),
+            env: env
+                .iter()
+                .map(|(name, value)| (*name, (*value).to_owned()))
+                .collect(),
             _dev: dev,
         }
     }
@@ -86,13 +90,22 @@ impl House {
         Self { env, ..self }
     }
 
-    pub(crate) fn ask(&self, args: &[&str]) -> Ran {
+    /// Where the server listens.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// A command line that asks it.
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = at_home(&self.folder, args);
         command
-            .envs(self.env.iter().copied())
-            .env("XDG_CONFIG_HOME", self.folder.path("config"))
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
             .env("NOETL_SERVER_URL", &self.url);
-        command.output().unwrap().into()
+        command
+    }
+
+    pub(crate) fn ask(&self, args: &[&str]) -> Ran {
+        self.command(args).output().unwrap().into()
     }
 
     /// The same, which has to go well; gives what was printed.
@@ -127,13 +140,13 @@ impl House {
     }
 
     /// Registers a playbook and starts it; gives the run.
-    fn started(&self, file: &str, path: &str) -> String {
+    pub(crate) fn started(&self, file: &str, path: &str) -> String {
         self.get(&["catalog", "register", file]);
         self.get(&["exec", path]).trim().to_owned()
     }
 
     /// Waits until a run waits for a kind of thing.
-    fn until_it_waits(&self, run: &str, kind: &str) {
+    pub(crate) fn until_it_waits(&self, run: &str, kind: &str) {
         let wanted = format!("\"kind\": \"{kind}\"");
         wait_until(&wanted, || {
             let explained = self.ask(&["runs", "explain", run, "-o", "json"]);

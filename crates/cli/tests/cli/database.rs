@@ -23,7 +23,11 @@ fn a_database_that_is_not_there_is_not_made() {
     ] {
         let missing = ran(&folder, args);
         assert_eq!(missing.code, 3, "{}", missing.shown());
-        assert!(missing.err.contains("cannot find"), "{}", missing.err);
+        assert!(
+            missing.err.contains("there is no database at"),
+            "{}",
+            missing.err
+        );
     }
     assert!(!folder.path("data/noetl.db").exists());
     assert!(!folder.path("copy.db").exists());

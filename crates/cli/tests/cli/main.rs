@@ -6,6 +6,7 @@ mod check;
 mod database;
 mod diagnostics;
 mod docs;
+mod each;
 mod encrypted;
 mod examples;
 mod explain;

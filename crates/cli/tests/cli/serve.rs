@@ -394,3 +394,83 @@ fn no_door_is_open_to_other_machines_without_encryption() {
         );
     }
 }
+
+#[test]
+fn a_worker_tells_its_metrics_where_it_is_told_to() {
+    let folder = Folder::new("worker_metrics");
+    folder.write("clean.yaml", CLEAN);
+    let mut server = at_home(&folder, &["server", "--port", "0"]);
+    server.env("NOETL_DEV", "true");
+    let mut server = Process::start(server);
+    let url = last_word(&server.says("NoETL listening on http://127.0.0.1:"));
+    let worker = |bind: &str| {
+        let mut command = at_home(&folder, &["worker", "--server", &url, "--id", "w1"]);
+        command.env("WORKER_METRICS_BIND", bind);
+        command
+    };
+    let mut first = Process::start(worker("127.0.0.1:0"));
+    let door = last_word(&first.says("Metrics on http://127.0.0.1:"));
+    let door = door.trim_end_matches("/metrics");
+    let ran: Ran = at_home(&folder, &["run", "clean.yaml"])
+        .output()
+        .unwrap()
+        .into();
+    assert_eq!(ran.code, 0, "{}", ran.shown());
+    let told = get(door, "/metrics");
+    assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+    for line in [
+        "noetl_worker_commands_total{kind=\"noop\",outcome=\"completed\"} 1",
+        "noetl_worker_slots 32",
+        "# EOF",
+    ] {
+        assert!(told.lines().any(|told| told == line), "{line}: {told}");
+    }
+    assert!(get(door, "/livez").starts_with("HTTP/1.1 200"));
+    assert!(get(door, "/api/executions").starts_with("HTTP/1.1 404"));
+
+    // A second one at the same door does not begin.
+    let taken: Ran = worker(door.strip_prefix("http://").unwrap())
+        .output()
+        .unwrap()
+        .into();
+    assert_eq!(taken.code, 4, "{}", taken.shown());
+    assert!(
+        taken.err.contains("choose another in WORKER_METRICS_BIND"),
+        "{}",
+        taken.err
+    );
+    let open: Ran = worker("0.0.0.0:0").output().unwrap().into();
+    assert_eq!(open.code, 2, "{}", open.shown());
+    assert!(
+        open.err.contains("NOETL_UNSAFE_PLAINTEXT=true"),
+        "{}",
+        open.err
+    );
+    first.interrupt();
+    let (code, _, err) = first.end();
+    assert_eq!(code, 0, "{err}");
+}
+
+/// What listens for one worker would be in the way of the next command on the machine.
+#[test]
+fn dev_and_run_open_no_door_for_the_metrics_of_workers() {
+    let folder = Folder::new("worker_metrics_dev");
+    folder.write("clean.yaml", CLEAN);
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let bind = taken.local_addr().unwrap().to_string();
+    let mut run = at_home(&folder, &["run", "clean.yaml"]);
+    let ran: Ran = run
+        .env("WORKER_METRICS_BIND", &bind)
+        .output()
+        .unwrap()
+        .into();
+    assert_eq!(ran.code, 0, "{}", ran.shown());
+    let mut dev = at_home(&folder, &["dev", "--port", "0"]);
+    dev.env("WORKER_METRICS_BIND", &bind);
+    let mut dev = Process::start(dev);
+    dev.says("Stop with Ctrl-C");
+    dev.interrupt();
+    let (code, out, err) = dev.end();
+    assert_eq!(code, 0, "{err}");
+    assert!(!out.contains("Metrics on"), "{out}");
+}

@@ -87,7 +87,7 @@ impl Street {
     fn stream(&self, verb: &str, url: &str) -> StreamStatus {
         let said = self
             .house
-            .says(&["stream", verb, "--server", url, "--json"]);
+            .says(&["stream", verb, "--server", url, "-o", "json"]);
         serde_json::from_str(&said).expect("where the stream stands")
     }
 }

@@ -13,13 +13,14 @@ use noetl_types::{ErrorCode, Json, Millis, TaskErrorKind, sha256};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Settings, Worker, WorkerError};
+use crate::{Metrics, Settings, Worker, WorkerError};
 use fake::{FakeServer, FakeTools, command, settings};
 
 /// A worker at work.
 struct Bench {
     server: Arc<FakeServer>,
     tools: Arc<FakeTools>,
+    metrics: Arc<Metrics>,
     shutdown: CancellationToken,
     running: JoinHandle<Result<(), WorkerError>>,
 }
@@ -30,10 +31,12 @@ impl Bench {
         let shutdown = CancellationToken::new();
         let worker =
             Worker::with_tools(Arc::clone(&server) as _, Arc::clone(&tools) as _, settings);
+        let metrics = worker.metrics();
         let running = tokio::spawn(worker.run(shutdown.clone()));
         Self {
             server,
             tools,
+            metrics,
             shutdown,
             running,
         }
@@ -64,6 +67,14 @@ impl Bench {
             .await;
     }
 
+    /// What is counted under a name, with its labels.
+    fn counted(&self, name: &str) -> String {
+        let text = self.metrics.text().unwrap();
+        let mut lines = text.lines().filter_map(|line| line.strip_prefix(name));
+        let value = lines.find_map(|rest| rest.strip_prefix(' '));
+        value.unwrap_or("nothing").to_owned()
+    }
+
     async fn end(self) {
         self.shutdown.cancel();
         self.running.await.unwrap().unwrap();
@@ -85,6 +96,42 @@ async fn a_command_is_run_and_reported() {
     let leased = command(1, "ok");
     assert_eq!(report.claimed_at, Some(leased.claimed_at));
     assert_eq!(report.lease_until, Some(leased.lease_until));
+    bench.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_it_does_is_counted() {
+    let bench = Bench::of(4);
+    assert_eq!(bench.counted("noetl_worker_slots"), "4");
+    let renewals = |outcome: &str| {
+        let name = format!("noetl_worker_lease_renewals_total{{outcome=\"{outcome}\"}}");
+        bench.counted(&name)
+    };
+    let commands = |outcome: &str| {
+        let name = format!("noetl_worker_commands_total{{kind=\"shell\",outcome=\"{outcome}\"}}");
+        bench.counted(&name)
+    };
+    assert_eq!((&*renewals("kept"), &*renewals("lost")), ("0", "0"));
+    bench
+        .server
+        .offer([command(1, "ok"), command(2, "boom"), command(3, "hang")]);
+    bench.until_reported(2).await;
+    assert_eq!((&*commands("completed"), &*commands("failed")), ("1", "1"));
+    assert_eq!(bench.counted("noetl_worker_in_flight"), "1");
+    bench
+        .until("the lease is kept", |_| renewals("kept") != "0")
+        .await;
+    bench.server.see(|seen| seen.cancelled.insert(3));
+    bench
+        .until("it is stopped", |bench| bench.tools.running() == 0)
+        .await;
+    bench
+        .until("it is counted", |_| commands("abandoned") == "1")
+        .await;
+    assert_eq!(renewals("lost"), "1");
+    assert_eq!(bench.counted("noetl_worker_in_flight"), "0");
+    let seconds = "noetl_worker_command_seconds_count{kind=\"shell\"}";
+    assert_eq!(bench.counted(seconds), "2");
     bench.end().await;
 }
 

@@ -40,7 +40,11 @@ pub(super) fn run(args: &ListArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit,
     let entries = reached.ask(entries(args, &reached.host))?;
     if entries.is_empty() && args.output.is_table() {
         if !quiet {
-            io.talk("nothing of that kind is registered")?;
+            io.talk(if args.text.is_none() && args.kind.is_none() {
+                "nothing is registered; hand a playbook over with: noetl catalog register FILE"
+            } else {
+                "nothing of that kind is registered"
+            })?;
         }
         return Ok(Exit::Ok);
     }

@@ -64,7 +64,7 @@ impl Page {
         let events = counted(usize::try_from(state.event_count).unwrap_or(0), "event");
         let mut line = format!("execution {}  {status}  {events}", state.execution_id);
         if let Some(last) = &state.last_event_type {
-            line += &format!(", the last one {}", visible(last.as_str()));
+            line += &format!(", last {}", visible(last.as_str()));
         }
         self.line(&line);
         if let Some(step) = &state.execution.last_node_name {

@@ -89,6 +89,12 @@ async fn print(
     if args.last.is_some() {
         events.reverse();
     }
+    if events.is_empty() && args.output.is_table() {
+        if !quiet {
+            io.talk("there are no such events")?;
+        }
+        return Ok(Exit::Ok);
+    }
     args.output
         .list(&events, |times| note::table(&events, times), io)?;
     Ok(Exit::Ok)

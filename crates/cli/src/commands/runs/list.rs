@@ -69,6 +69,23 @@ fn read_status(text: &str) -> Result<ExecutionStatus, String> {
 }
 
 impl Filter {
+    /// Whether it lets every run through.
+    fn is_open(&self) -> bool {
+        let Self {
+            status,
+            path,
+            label,
+            since,
+            until,
+            query,
+        } = self;
+        let words = [path, label, query];
+        status.is_none()
+            && since.is_none()
+            && until.is_none()
+            && words.iter().all(|word| word.is_none())
+    }
+
     pub(super) fn query(&self) -> ExecutionsQuery {
         ExecutionsQuery {
             status: self.status,
@@ -108,7 +125,11 @@ pub(super) fn run(args: &ListArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit,
     let runs = reached.ask(fetch(&reached.host, args.filter.query(), most))?;
     if runs.is_empty() && args.output.is_table() {
         if !quiet {
-            io.talk("there are no such runs")?;
+            io.talk(if args.filter.is_open() {
+                "there are no runs; start one with: noetl run FILE, or noetl exec PATH"
+            } else {
+                "there are no such runs"
+            })?;
         }
         return Ok(Exit::Ok);
     }

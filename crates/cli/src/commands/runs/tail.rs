@@ -11,9 +11,9 @@ use crate::config::{Client, Flags};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::io::Io;
-use crate::output::{Form, Output, json_of};
+use crate::output::Output;
 use crate::reach::{Reached, Wants};
-use crate::render::words::{columns, shorten, visible};
+use crate::render::words::{padded, shorten, visible};
 use crate::roles::{Host, Watch};
 
 /// Follow a run until it ends
@@ -75,21 +75,13 @@ const TYPE: usize = 18;
 const STEP: usize = 16;
 
 fn print(output: Output, event: &EventView, io: &mut Io<'_>) -> Result<(), Error> {
-    match output.form {
-        Form::Table | Form::Wide => {}
-        Form::Json | Form::Jsonl => {
-            writeln!(io.out, "{}", json_of(event)?)?;
-            return Ok(());
-        }
-        Form::Yaml => {
-            writeln!(io.out, "---")?;
-            return output.thing(event, io);
-        }
+    if !output.is_table() {
+        return output.one_of_many(event, io);
     }
     let times = output.times(io);
     let paint = io.out.paint();
-    let kind = padded(event.event_type.as_str(), TYPE);
-    let step = padded(event.node_name.as_deref().unwrap_or("-"), STEP);
+    let kind = padded(&visible(event.event_type.as_str()), TYPE);
+    let step = padded(&visible(event.node_name.as_deref().unwrap_or("-")), STEP);
     let time = times.tell(event.created_at);
     let plain = format!("{time}  {kind}  {step}  {}", visible(&note::note(event)));
     let plain = if io.out.is_terminal() {
@@ -100,10 +92,4 @@ fn print(output: Output, event: &EventView, io: &mut Io<'_>) -> Result<(), Error
     let painted = plain.replacen(&kind, &paint.text(note::style(event), &kind).to_string(), 1);
     writeln!(io.out, "{painted}")?;
     Ok(())
-}
-
-fn padded(text: &str, width: usize) -> String {
-    let text = visible(text);
-    let blanks = width.saturating_sub(columns(&text));
-    format!("{text}{}", " ".repeat(blanks))
 }

@@ -5,7 +5,6 @@ use std::io::Write as _;
 use clap::Args;
 use noetl_api::query::PoolsQuery;
 use noetl_api::runtime::WorkerName;
-use noetl_types::ErrorCode;
 
 use crate::ask::{Consent, agreed};
 use crate::config::{Client, Flags, nearest};
@@ -41,10 +40,10 @@ pub(super) fn run(args: &DrainArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit
     for name in &args.names {
         if known.iter().all(|worker| worker.name != **name) {
             let near = nearest(name, known.iter().map(|worker| worker.name.as_str()));
-            let hint = near.map_or_else(String::new, |near| format!("; did you mean {near}?"));
-            let text = format!("there is no worker '{}'{hint}", visible(name));
-            let refused = noetl_api::ApiError::refused(ErrorCode::NotFound, text);
-            return Err(HostError::from(refused).into());
+            return Err(Error::NoWorker {
+                name: visible(name),
+                near,
+            });
         }
     }
     let question = format!("Drain {}?", counted(args.names.len(), "worker"));

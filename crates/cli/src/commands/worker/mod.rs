@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use noetl_server::http::serve_scrapes;
 use noetl_tools::walls::{Standing, hide_this_process};
 
 use crate::config::table::{POOL, SERVER_URL};
@@ -71,6 +72,8 @@ pub(crate) fn run(args: &WorkerArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exi
 
 async fn work(config: &Config, io: &mut Io<'_>) -> Result<(), Error> {
     let (orderly, at_once) = roles::stopped()?;
+    // Before the server hears of the worker: one that cannot listen does not begin.
+    let scrapes = roles::listen_for_scrapes(config).await?;
     let client = roles::client(config)?;
     let url = config.value(&SERVER_URL)?;
     let plan = WorkerPlan::new(config, config.value(&POOL)?, &io.env)?.for_server(config, &url)?;
@@ -87,8 +90,17 @@ async fn work(config: &Config, io: &mut Io<'_>) -> Result<(), Error> {
         plan.name(),
         plan.pool()
     )?;
+    if let Some((_, address)) = &scrapes {
+        writeln!(io.out, "Metrics on http://{address}/metrics")?;
+    }
     io.out.flush()?;
     let worker = plan.start(Arc::new(client), toolbox);
+    if let Some((listener, _)) = scrapes {
+        let metrics = worker.metrics();
+        let scraped = Arc::new(move || metrics.text());
+        // Told until the very end: what takes long to finish is worth watching.
+        tokio::spawn(serve_scrapes(listener, scraped, at_once.clone()));
+    }
     tokio::select! {
         ended = worker.run(orderly) => ended.map_err(StartError::Worker)?,
         () = at_once.cancelled() => {}

@@ -13,7 +13,7 @@ pub(crate) static SQL_CONSOLE: Setting<bool> = Setting::new(
     "NOETL_SQL_CONSOLE",
     "false",
     read::flag,
-    "Whether admins may send statements to the database; this version takes none all the same",
+    "Asks for an SQL console, which this version does not have: POST /api/postgres/execute is refused",
 );
 
 pub(crate) static DISABLE_METRICS: Setting<bool> = Setting::new(

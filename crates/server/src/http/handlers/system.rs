@@ -100,13 +100,16 @@ pub(in crate::http) async fn schema(
     Ok(of_type(JSON, schema))
 }
 
-/// A statement for the database. Statements would see all tenants, so they are not taken at all.
+/// A statement for the database. Nothing would keep it to one tenant, or from what is sealed: a
+/// transaction that only reads still calls functions that take any role. So none is taken at all.
 pub(in crate::http) async fn sql_console(State(app): State<App>) -> Failure {
     if app.has_sql_console() {
-        let text = "statements are not taken in this version: nothing keeps them to one tenant yet";
+        let text = "this version has no SQL console: nothing would keep a statement to its tenant and from \
+            secrets; ask for runs by /api/executions, or ask the database itself with a role that only reads";
         return Failure::new(ErrorCode::NotSupported, text);
     }
-    let text = "the SQL console is closed: NOETL_SQL_CONSOLE is off";
+    let text =
+        "the SQL console is closed: NOETL_SQL_CONSOLE is off, and this version has none to open";
     Failure::new(ErrorCode::Forbidden, text)
 }
 

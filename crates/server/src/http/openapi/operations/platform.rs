@@ -120,7 +120,11 @@ fn about() -> Vec<Operation> {
             "sql_console",
             paths::SQL_CONSOLE,
             Tag::NotSupported,
-            "Answers `forbidden` while NOETL_SQL_CONSOLE is off, and `not_supported` else",
+            "This version has no SQL console",
+        )
+        .details(
+            "Answers `forbidden` while NOETL_SQL_CONSOLE is off, and `not_supported` else: nothing would keep \
+             a statement to its tenant and from secrets.",
         )
         .fails(&[Forbidden, NotSupported]),
         get("docs", paths::DOCS, tag, "This document for people")
