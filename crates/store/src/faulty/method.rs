@@ -171,6 +171,8 @@ pub enum Method {
     StreamCursor,
     /// [`crate::Outlets::last_dropped`]
     LastDropped,
+    /// [`crate::Outlets::messages`]
+    Messages,
     /// [`crate::Outlets::feed_lag`]
     FeedLag,
     /// [`crate::Upkeep::keep_months`]
@@ -316,6 +318,7 @@ impl Method {
         Self::ReleaseStream,
         Self::StreamCursor,
         Self::LastDropped,
+        Self::Messages,
         Self::FeedLag,
         Self::KeepMonths,
         Self::MonthsUntil,
