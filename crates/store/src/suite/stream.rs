@@ -47,16 +47,20 @@ pub(crate) fn owner(cursor: &StreamCursor) -> StreamOwner {
 
 /// Everything that can be read, once all of so many events can.
 async fn feed(store: &dyn Store, events: usize) -> Vec<FeedPosition> {
-    loop {
-        let batch = store
-            .feed(FeedPosition::default(), FeedLimit::MAX)
-            .await
-            .unwrap();
-        if batch.events.len() >= events {
-            return batch.events.iter().map(|event| event.feed).collect();
-        }
+    let all = messages(store, events).await;
+    all.iter().map(|message| message.feed).collect()
+}
+
+/// The messages of so many events, once all of them can be read.
+pub(crate) async fn messages(store: &dyn Store, events: usize) -> Vec<FeedMessage> {
+    let (mut after, mut all) = (FeedPosition::default(), Vec::new());
+    while all.len() < events {
+        let batch = store.messages(after, FeedLimit::MAX).await.unwrap();
+        after = batch.next;
+        all.extend(batch.events);
         tokio::task::yield_now().await;
     }
+    all
 }
 
 /// A text that has to be escaped, or looks as if.

@@ -2,13 +2,14 @@
 
 use noetl_types::record::{CopiedFields, Elapsed, SchemaVersion, verify_chain};
 use noetl_types::{
-    CatalogId, CommandId, EventId, EventName, EventType, ExecutionId, FeedPosition, Json,
-    StatusName, Text, Timestamp, Version, json,
+    CatalogId, CommandId, EventId, EventName, EventType, ExecutionId, Json, StatusName, Text,
+    Timestamp, Version, json,
 };
 
 use super::Bench;
 use super::fixture::Run;
-use crate::{Append, FeedLimit, FeedMessage, LogPage, Store};
+use super::stream::messages;
+use crate::{Append, FeedMessage, LogPage, Store};
 
 fn read(text: &str) -> Json {
     json::parse(text.as_bytes()).unwrap()
@@ -29,16 +30,7 @@ async fn round_trip(store: &dyn Store, run: &mut Run, append: Append) {
     assert_eq!(verify_chain(&events), Ok(run.head.chain));
     // What goes out is made of the columns, and no other.
     let wanted: Vec<_> = events.iter().map(FeedMessage::of).collect();
-    loop {
-        let start = FeedPosition::default();
-        let batch = store.messages(start, FeedLimit::MAX).await.unwrap();
-        if batch.events.len() == wanted.len() {
-            assert_eq!(batch.events, wanted);
-            return;
-        }
-        // Whoever else writes in the same cluster may hold the end of the feed back for a moment.
-        tokio::task::yield_now().await;
-    }
+    assert_eq!(messages(store, wanted.len()).await, wanted);
 }
 
 pub(crate) async fn odd_numbers_keep_their_text(bench: &Bench) {
