@@ -58,12 +58,45 @@ pub struct OutboxMessage {
     /// The `Nats-Msg-Id`.
     pub message_id: Text,
     /// What is to be published.
-    pub payload: Json,
+    #[cfg_attr(feature = "schema", schemars(with = "Json"))]
+    pub payload: RawJson,
     /// What the payload is written in; absent means `arrow-feather`.
     #[serde(default = "absent_codec")]
     pub payload_codec: Text,
     /// How often it was claimed, this time included: what a mark sends back.
     pub attempts: u32,
+}
+
+/// JSON that is handed on as it is written: nobody on its way looks into it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RawJson(Box<RawValue>);
+
+impl RawJson {
+    /// A text, where it is one of JSON.
+    pub fn read(text: Vec<u8>) -> Option<Self> {
+        let text = String::from_utf8(text).ok()?;
+        RawValue::from_string(text).ok().map(Self)
+    }
+
+    /// The text.
+    pub fn as_str(&self) -> &str {
+        self.0.get()
+    }
+}
+
+impl From<&Json> for RawJson {
+    fn from(value: &Json) -> Self {
+        // A value always is a text of JSON.
+        Self::read(json::to_canonical(value)).unwrap_or_default()
+    }
+}
+
+/// The same text.
+impl PartialEq for RawJson {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
 }
 
 /// What an absent codec means on this wire.

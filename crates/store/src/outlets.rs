@@ -6,9 +6,9 @@ use noetl_types::{FeedPosition, OutboxId, Text, Timestamp};
 
 use crate::error::StoreError;
 use crate::model::{
-    Claimed, EventKey, Failed, FeedLag, Known, LogEpoch, OutboxClaim, OutboxFacts, OutboxFailure,
-    OutboxFilter, OutboxMark, OutboxRow, QuarantineFilter, Quarantined, StreamCursor, StreamMove,
-    StreamOwner, StreamTake, StreamTaken,
+    Claimed, EventKey, Failed, FeedBatch, FeedLag, FeedLimit, FeedMessage, Known, LogEpoch,
+    OutboxClaim, OutboxFacts, OutboxFailure, OutboxFilter, OutboxMark, OutboxRow, QuarantineFilter,
+    Quarantined, StreamCursor, StreamMove, StreamOwner, StreamTake, StreamTaken,
 };
 
 /// The part of a [`crate::Store`] that publishers and projectors use.
@@ -103,6 +103,13 @@ pub trait Outlets {
 
     /// Where a stream stands.
     async fn stream_cursor(&self, name: &Text) -> Result<Option<StreamCursor>, StoreError>;
+
+    /// The messages of events, in the order of [`crate::Store::feed`] and as bounded as that.
+    async fn messages(
+        &self,
+        after: FeedPosition,
+        limit: FeedLimit,
+    ) -> Result<FeedBatch<FeedMessage>, StoreError>;
 
     /// The position of the last event that was dropped for its age; 0 where none was. Whoever resumes
     /// the feed from before it may have missed events.

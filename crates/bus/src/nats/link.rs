@@ -119,18 +119,23 @@ impl Link {
     pub fn facts(&self) -> LinkFacts {
         let info = self.client.try_server_info();
         let version = info.map(|info| Text::from(info.version));
-        let connects = &self.client.statistics().connects;
         LinkFacts {
             is_connected: self.is_connected(),
-            connects: connects.load(std::sync::atomic::Ordering::Relaxed),
+            connects: self.connects(),
             is_weak: version.as_ref().is_some_and(|version| is_weak(version)),
             version,
             max_payload: self.max_payload(),
         }
     }
 
+    /// How often the connection has been made.
+    pub fn connects(&self) -> u64 {
+        let connects = &self.client.statistics().connects;
+        connects.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
     /// Whether there is a connection now.
-    pub(super) fn is_connected(&self) -> bool {
+    pub fn is_connected(&self) -> bool {
         self.client.connection_state() == State::Connected
     }
 

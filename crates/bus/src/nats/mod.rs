@@ -8,6 +8,7 @@
 mod fault;
 mod link;
 mod listen;
+mod pipe;
 mod publish;
 mod stream;
 #[cfg(test)]
@@ -16,5 +17,6 @@ mod tests;
 pub use fault::NatsError;
 pub use link::{Link, LinkFacts, LinkRefused, LinkSettings};
 pub use listen::Listening;
+pub use pipe::{Answer, Pipe};
 pub use publish::{Outgoing, PublishFailed, Stored};
 pub use stream::{ConsumerPlan, StreamFacts, StreamPlan};

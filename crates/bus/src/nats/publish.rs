@@ -12,7 +12,7 @@ use super::link::Link;
 const WINDOW: usize = 1_000;
 
 /// The error of a message that is larger than its stream takes.
-const MESSAGE_TOO_LARGE: u64 = 10_054;
+pub(super) const MESSAGE_TOO_LARGE: u64 = 10_054;
 
 /// A message.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,8 +89,7 @@ impl Link {
         stream: &str,
         message: Outgoing,
     ) -> Result<PublishAckFuture, PublishFailed> {
-        let is_subject = async_nats::Subject::from(&*message.subject).is_valid();
-        if !is_subject || message.subject.contains(['*', '>']) {
+        if !is_subject(&message.subject) {
             let text = format!("'{}' is no subject", message.subject);
             return Err(PublishFailed::Impossible(NatsError::told(text)));
         }
@@ -106,6 +105,11 @@ impl Link {
         let sent = self.jetstream.send_publish(message.subject, publish).await;
         sent.map_err(|error| failure(&error))
     }
+}
+
+/// Whether something can be published to a subject.
+pub(super) fn is_subject(subject: &str) -> bool {
+    async_nats::Subject::from(subject).is_valid() && !subject.contains(['*', '>'])
 }
 
 fn failure(error: &PublishError) -> PublishFailed {

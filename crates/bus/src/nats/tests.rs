@@ -88,6 +88,51 @@ async fn messages_are_stored_once_in_their_order() {
 }
 
 #[tokio::test]
+async fn answers_come_under_the_numbers_of_their_messages() {
+    let server = Nats::configured("max_payload: 4096").unwrap();
+    let link = linked(&server).await;
+    link.ensure(&PLAN).await.unwrap();
+    let mut pipe = link.pipe("test").await.unwrap();
+    for number in 1..=2500 {
+        let id = format!("m{number}");
+        pipe.send(number, message("test.a", &id, "x"))
+            .await
+            .unwrap();
+    }
+    let mut heard = Vec::new();
+    while heard.len() < 2500 {
+        let (number, outcome) = pipe.answer().await.unwrap();
+        // One after the other was sent, so that is how they are stored.
+        let stored = outcome.unwrap();
+        assert_eq!((stored.sequence, stored.is_duplicate), (number, false));
+        heard.push(number);
+        heard.extend(pipe.answered().map(|(number, _)| number));
+    }
+    heard.sort_unstable();
+    assert!(heard.into_iter().eq(1..=2500));
+    let stored = |sequence, is_duplicate| {
+        Ok(Stored {
+            sequence,
+            is_duplicate,
+        })
+    };
+    pipe.send(7, message("test.a", "m7", "x")).await.unwrap();
+    assert_eq!(pipe.answer().await, Some((7, stored(7, true))));
+    pipe.send(8, message("other", "o", "x")).await.unwrap();
+    let nowhere = Some((8, Err(PublishFailed::NoStream)));
+    assert_eq!(pipe.answer().await, nowhere);
+    let large = pipe.send(9, message("test.a", "l", vec![b'x'; 5000])).await;
+    assert_eq!(large, Err(PublishFailed::TooLarge));
+    let strange = pipe.send(9, message("te st", "s", "x")).await;
+    assert!(matches!(strange, Err(PublishFailed::Impossible(_))));
+    // What another stream has is not in this one.
+    let mut other = link.pipe("elsewhere").await.unwrap();
+    other.send(1, message("test.a", "e", "x")).await.unwrap();
+    let elsewhere = Some((1, Err(PublishFailed::NoStream)));
+    assert_eq!(other.answer().await, elsewhere);
+}
+
+#[tokio::test]
 async fn a_new_stream_is_as_it_was_planned() {
     let server = Nats::start().unwrap();
     let link = linked(&server).await;

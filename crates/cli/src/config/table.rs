@@ -542,7 +542,7 @@ pub(crate) static STREAM_BATCH: Setting<u32> = Setting::new(
     "NOETL_EVENT_STREAM_BATCH",
     "500",
     read::number::<1, 10_000>,
-    "Events that are published together",
+    "Events that are read together, and between two moves of the cursor",
 );
 
 pub(crate) static STREAM_POLL: Setting<u32> = Setting::new(

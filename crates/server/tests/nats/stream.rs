@@ -242,6 +242,28 @@ async fn t10_nothing_is_lost_when_broker_and_publishers_are_killed_in_the_middle
     sees_everything(&nats, &*house.store).await;
 }
 
+/// Some messages are acknowledged, of others nobody knows: the broker dies with its answers.
+on_every_store!(t10_a_broker_that_dies_in_the_middle_of_its_answers_loses_nothing);
+async fn t10_a_broker_that_dies_in_the_middle_of_its_answers_loses_nothing(house: House) {
+    let mut nats = Nats::start().unwrap();
+    let hold = Hold::before(&nats).await;
+    let before = house.server(noetl_server::Settings::default()).await;
+    let worker = work(&before);
+    complete(&before, 60).await;
+    drop(worker);
+    before.close(Duration::from_secs(30)).await;
+    hold.begin_after(30_000);
+    let _runtime = house.server(hold.streaming_by(from_the_first())).await;
+    until("the broker was told a part of it", || async {
+        hold.told() >= 30_000
+    })
+    .await;
+    nats.kill().unwrap();
+    hold.end();
+    nats.restart().unwrap();
+    sees_everything(&nats, &*house.store).await;
+}
+
 on_every_store!(t11_a_stream_that_was_wiped_is_made_anew_from_the_log);
 async fn t11_a_stream_that_was_wiped_is_made_anew_from_the_log(house: House) {
     let mut nats = Nats::start().unwrap();

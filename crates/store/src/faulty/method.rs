@@ -175,6 +175,8 @@ pub enum Method {
     StreamCursor,
     /// [`crate::Outlets::last_dropped`]
     LastDropped,
+    /// [`crate::Outlets::messages`]
+    Messages,
     /// [`crate::Outlets::feed_lag`]
     FeedLag,
     /// [`crate::Upkeep::keep_months`]
@@ -322,6 +324,7 @@ impl Method {
         Self::ReleaseStream,
         Self::StreamCursor,
         Self::LastDropped,
+        Self::Messages,
         Self::FeedLag,
         Self::KeepMonths,
         Self::MonthsUntil,

@@ -7,9 +7,9 @@ use noetl_types::{FeedPosition, OutboxId, Text, Timestamp};
 use super::{FaultyStore, Method};
 use crate::error::StoreError;
 use crate::model::{
-    Claimed, EventKey, Failed, FeedLag, Known, LogEpoch, OutboxClaim, OutboxFacts, OutboxFailure,
-    OutboxFilter, OutboxMark, OutboxRow, QuarantineFilter, Quarantined, StreamCursor, StreamMove,
-    StreamOwner, StreamTake, StreamTaken,
+    Claimed, EventKey, Failed, FeedBatch, FeedLag, FeedLimit, FeedMessage, Known, LogEpoch,
+    OutboxClaim, OutboxFacts, OutboxFailure, OutboxFilter, OutboxMark, OutboxRow, QuarantineFilter,
+    Quarantined, StreamCursor, StreamMove, StreamOwner, StreamTake, StreamTaken,
 };
 use crate::outlets::Outlets;
 use crate::store::Store;
@@ -141,6 +141,15 @@ impl<S: Store> Outlets for FaultyStore<S> {
     async fn last_dropped(&self) -> Result<i64, StoreError> {
         let answer = self.fault(Method::LastDropped).await?;
         answer.of(self.inner.last_dropped().await)
+    }
+
+    async fn messages(
+        &self,
+        after: FeedPosition,
+        limit: FeedLimit,
+    ) -> Result<FeedBatch<FeedMessage>, StoreError> {
+        let answer = self.fault(Method::Messages).await?;
+        answer.of(self.inner.messages(after, limit).await)
     }
 
     async fn feed_lag(&self, after: FeedPosition) -> Result<FeedLag, StoreError> {

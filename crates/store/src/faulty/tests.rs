@@ -441,6 +441,10 @@ async fn call_about_streams(store: &dyn Store) -> Vec<Result<(), StoreError>> {
         store.release_stream(owner()).await.map(drop),
         store.stream_cursor(&name).await.map(drop),
         store.last_dropped().await.map(drop),
+        store
+            .messages(FeedPosition::default(), FeedLimit::MAX)
+            .await
+            .map(drop),
         store.feed_lag(FeedPosition::default()).await.map(drop),
     ]
 }

@@ -4,18 +4,17 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use noetl_types::limits::PageLimit;
-use noetl_types::{
-    Digest, EventId, ExecutionId, FeedPosition, Json, OutboxId, Text, Timestamp, json,
-};
+use noetl_types::{Digest, EventId, ExecutionId, FeedPosition, Json, OutboxId, Text, Timestamp};
 
 use super::MemoryStore;
 use super::state::{State, many};
 use crate::error::StoreError;
 use crate::model::{
-    Claimed, ClaimedMessage, EventKey, Failed, FeedLag, JSON_CODEC, Known, LogEpoch,
-    MAX_CLAIM_BYTES, MAX_FEED_LAG, OfEvent, OutboxClaim, OutboxFacts, OutboxFailure, OutboxFilter,
-    OutboxMark, OutboxRow, OutboxStatus, QuarantineFilter, Quarantined, StreamBegin, StreamCursor,
-    StreamMove, StreamOwner, StreamTake, StreamTaken, body, message_id, subject,
+    Claimed, ClaimedMessage, EventBody, EventKey, Failed, FeedBatch, FeedLag, FeedLimit,
+    FeedMessage, JSON_CODEC, Known, LogEpoch, MAX_CLAIM_BYTES, MAX_FEED_LAG, OutboxClaim,
+    OutboxFacts, OutboxFailure, OutboxFilter, OutboxMark, OutboxRow, OutboxStatus, Payload,
+    QuarantineFilter, Quarantined, StreamBegin, StreamCursor, StreamMove, StreamOwner, StreamTake,
+    StreamTaken, message_id, subject,
 };
 use crate::outlets::Outlets;
 use crate::seal::Sealed;
@@ -170,21 +169,11 @@ impl MemoryStore {
 }
 
 impl State {
-    fn payload(
-        &self,
-        execution_id: Option<ExecutionId>,
-        event_id: EventId,
-    ) -> (Json, Option<OfEvent>) {
+    fn payload(&self, execution_id: Option<ExecutionId>, event_id: EventId) -> Payload {
         let event = execution_id.and_then(|id| self.event(id, event_id));
-        let Some(event) = event else {
-            return (Json::Null, None);
-        };
-        let body = body(&event.record);
-        let of_event = OfEvent {
-            seq: event.record.seq,
-            bytes: body.len(),
-        };
-        (json::parse(&body).unwrap_or(Json::Null), Some(of_event))
+        event.map_or(Payload::Given(Json::Null), |event| {
+            Payload::Event(EventBody::of(&event.record))
+        })
     }
 
     fn claim_outbox(&mut self, claim: &OutboxClaim) -> Claimed {
@@ -202,8 +191,11 @@ impl State {
             let Some(row) = self.outlets.outbox.get(&id) else {
                 continue;
             };
-            let (payload, of_event) = self.payload(row.execution_id, row.event_id);
-            bytes += of_event.map_or(0, |it| it.bytes);
+            let payload = self.payload(row.execution_id, row.event_id);
+            bytes += match &payload {
+                Payload::Event(body) => body.bytes.len(),
+                Payload::Given(_) => 0,
+            };
             if bytes > MAX_CLAIM_BYTES && !claimed.rows.is_empty() {
                 break;
             }
@@ -229,7 +221,6 @@ impl State {
                 subject: row.subject.clone(),
                 message_id: row.message_id.clone(),
                 payload,
-                of_event,
                 payload_codec: row.payload_codec.clone(),
                 attempts: row.attempts,
             });
@@ -551,6 +542,19 @@ impl Outlets for MemoryStore {
 
     async fn last_dropped(&self) -> Result<i64, StoreError> {
         Ok(self.lock().outlets.last_dropped)
+    }
+
+    async fn messages(
+        &self,
+        after: FeedPosition,
+        limit: FeedLimit,
+    ) -> Result<FeedBatch<FeedMessage>, StoreError> {
+        let batch = self.lock().feed(after, limit);
+        Ok(FeedBatch {
+            events: batch.events.iter().map(FeedMessage::of).collect(),
+            next: batch.next,
+            is_full: batch.is_full,
+        })
     }
 
     async fn feed_lag(&self, after: FeedPosition) -> Result<FeedLag, StoreError> {

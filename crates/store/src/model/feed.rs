@@ -2,6 +2,8 @@
 
 use noetl_types::{FeedPosition, StoredEvent};
 
+use super::message::FeedMessage;
+
 /// How much of the feed one read gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FeedLimit(u32);
@@ -24,28 +26,44 @@ impl FeedLimit {
 /// About how many bytes of events one read gives, but for its last event.
 pub const FEED_BYTES: usize = 8 * 1024 * 1024;
 
-/// Some of the feed.
+/// Some of the feed: whole events, or the messages of events.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FeedBatch {
+pub struct FeedBatch<T = StoredEvent> {
     /// The events, in the order of the feed.
-    pub events: Vec<StoredEvent>,
+    pub events: Vec<T>,
     /// Where the next read goes on: behind the last event, or where this one began.
     pub next: FeedPosition,
     /// Whether there may be more right now.
     pub is_full: bool,
 }
 
-impl FeedBatch {
+/// What has a place in the feed.
+pub(crate) trait InFeed {
+    /// The place.
+    fn place(&self) -> FeedPosition;
+}
+
+impl InFeed for StoredEvent {
+    fn place(&self) -> FeedPosition {
+        self.feed
+    }
+}
+
+impl InFeed for FeedMessage {
+    fn place(&self) -> FeedPosition {
+        self.feed
+    }
+}
+
+impl<T> FeedBatch<T> {
     /// A read that gives all that was asked for, unless it was cut because of its bytes.
-    pub(crate) fn of(
-        events: Vec<StoredEvent>,
-        after: FeedPosition,
-        limit: FeedLimit,
-        is_cut: bool,
-    ) -> Self {
+    pub(crate) fn of(events: Vec<T>, after: FeedPosition, limit: FeedLimit, is_cut: bool) -> Self
+    where
+        T: InFeed,
+    {
         let is_full = events.len() >= usize::try_from(limit.get()).unwrap_or(usize::MAX);
         Self {
-            next: events.last().map_or(after, |event| event.feed),
+            next: events.last().map_or(after, InFeed::place),
             events,
             is_full: is_full || is_cut,
         }

@@ -3,8 +3,10 @@
 //! Outbox and stream may both run. What they publish of an event is made here, once, so that both
 //! give it the same name and the same bytes.
 
+use bytes::Bytes;
 use noetl_types::{
-    EventId, EventName, EventRecord, ExecutionId, Json, Seq, TenantId, Text, json, sha256,
+    EventId, EventName, EventRecord, ExecutionId, FeedPosition, Json, Seq, StoredEvent, TenantId,
+    Text, Timestamp, json, sha256,
 };
 
 /// A life of the log. A log that was restored begins a new one, so that no event of the new life is
@@ -56,28 +58,85 @@ impl Message {
     }
 }
 
+/// What every outlet carries of an event, with what it is referred to by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventBody {
+    /// Its execution.
+    pub execution_id: ExecutionId,
+    /// Its id.
+    pub event_id: EventId,
+    /// Its place in the execution.
+    pub seq: Seq,
+    /// What happened.
+    pub event_type: EventName,
+    /// Every column of the event but those that never leave the store, as canonical JSON.
+    pub bytes: Bytes,
+}
+
+/// An event on its way out, at its place in the feed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FeedMessage {
+    /// The place.
+    pub feed: FeedPosition,
+    /// When the server took the event.
+    pub ingest_time: Timestamp,
+    /// Where it is published.
+    pub subject: Text,
+    /// What is published.
+    pub body: EventBody,
+}
+
+impl EventBody {
+    /// The body of an event.
+    pub fn of(record: &EventRecord) -> Self {
+        let event = &record.event;
+        Self {
+            execution_id: event.execution_id,
+            event_id: event.event_id,
+            seq: record.seq,
+            event_type: event.event_type.clone(),
+            bytes: body(record).into(),
+        }
+    }
+
+    /// What stands for an event whose body is larger than a message may be, and where that is found.
+    pub fn reference(&self) -> Json {
+        let (execution_id, seq) = (self.execution_id, self.seq);
+        let bytes = u64::try_from(self.bytes.len()).unwrap_or(u64::MAX);
+        let address = format!("/api/stream/events/{execution_id}/{seq}");
+        Json::object([
+            ("ref", Json::from(address)),
+            ("sha256", Json::from(sha256(&self.bytes).to_string())),
+            ("bytes", Json::from(bytes)),
+            ("execution_id", Json::from(execution_id.get())),
+            ("seq", Json::from(seq.get())),
+            ("event_id", Json::from(self.event_id.get())),
+            ("event_type", Json::from(self.event_type.as_str())),
+        ])
+    }
+}
+
+impl FeedMessage {
+    /// The message of an event.
+    pub fn of(event: &StoredEvent) -> Self {
+        let said = &event.record.event;
+        Self {
+            feed: event.feed,
+            ingest_time: event.record.ingest_time,
+            subject: subject(&said.tenant_id, &said.event_type),
+            body: EventBody::of(&event.record),
+        }
+    }
+
+    /// The id by which those who get it twice know.
+    pub fn id(&self, log_epoch: LogEpoch) -> Text {
+        message_id(log_epoch, self.body.execution_id, self.body.seq)
+    }
+}
+
 /// The body that every outlet carries; the same bytes for the same event.
 pub fn body(record: &EventRecord) -> Vec<u8> {
     json::to_canonical(record)
-}
-
-/// What stands for an event whose body is larger than a message may be, and where that is found.
-pub fn reference(
-    (execution_id, seq): (ExecutionId, Seq),
-    (event_id, event_type): (EventId, &str),
-    body: &[u8],
-) -> Json {
-    let bytes = u64::try_from(body.len()).unwrap_or(u64::MAX);
-    let address = format!("/api/stream/events/{execution_id}/{seq}");
-    Json::object([
-        ("ref", Json::from(address)),
-        ("sha256", Json::from(sha256(body).to_string())),
-        ("bytes", Json::from(bytes)),
-        ("execution_id", Json::from(execution_id.get())),
-        ("seq", Json::from(seq.get())),
-        ("event_id", Json::from(event_id.get())),
-        ("event_type", Json::from(event_type)),
-    ])
 }
 
 /// The subject of an event. Its tokens are legal whatever the event is called.

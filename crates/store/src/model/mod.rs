@@ -55,6 +55,7 @@ pub use execution::{
     Counts, Execution, ExecutionCursor, ExecutionFacts, ExecutionFilter, ExecutionPage,
     ExecutionView, ForkedFrom, Origin, UnknownOrigin,
 };
+pub(crate) use feed::InFeed;
 pub use feed::{FEED_BYTES, FeedBatch, FeedLimit};
 pub use head::Head;
 pub use hints::{Growth, Hints, MAX_HINTED, Places};
@@ -64,10 +65,10 @@ pub use keychain::{
 };
 pub use log::{Loaded, LogPage, MAX_SNAPSHOTS, Snapshot, SnapshotKey};
 pub use machine::{MachineLease, MachineRefused, MachineRenewal, MachineRequest};
-pub use message::{LogEpoch, Message, body, message_id, reference, subject};
+pub use message::{EventBody, FeedMessage, LogEpoch, Message, body, message_id, subject};
 pub use outbox::{
-    Claimed, ClaimedMessage, Failed, JSON_CODEC, MAX_CLAIM_BYTES, MAX_COUNTED, OfEvent,
-    OutboxClaim, OutboxFacts, OutboxFailure, OutboxFilter, OutboxMark, OutboxRow, OutboxStatus,
+    Claimed, ClaimedMessage, Failed, JSON_CODEC, MAX_CLAIM_BYTES, MAX_COUNTED, OutboxClaim,
+    OutboxFacts, OutboxFailure, OutboxFilter, OutboxMark, OutboxRow, OutboxStatus, Payload,
     UnknownOutboxStatus, backoff,
 };
 pub use quarantine::{QuarantineFilter, Quarantined};

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use noetl_types::limits::{MAX_OUTBOX_ERROR_CHARS, OutboxClaimLimit, PageLimit};
-use noetl_types::{EventId, ExecutionId, Json, Millis, OutboxId, Seq, Text, Timestamp};
+use noetl_types::{EventId, ExecutionId, Json, Millis, OutboxId, Text, Timestamp, json};
+
+use super::message::EventBody;
 
 /// Bytes of payloads that one claim hands out, but for its first row.
 pub const MAX_CLAIM_BYTES: usize = 16 * 1024 * 1024;
@@ -90,24 +92,32 @@ pub struct ClaimedMessage {
     pub subject: Option<Text>,
     /// The id by which those who get it twice know.
     pub message_id: Text,
-    /// The event as its outlets carry it, or what somebody else wrote in its place. A payload that is
-    /// no JSON of this system comes as a text.
-    pub payload: Json,
-    /// Where the payload comes from, unless somebody else wrote it.
-    pub of_event: Option<OfEvent>,
+    /// What is to be published.
+    pub payload: Payload,
     /// What the payload is written in.
     pub payload_codec: Text,
     /// How often the row was claimed, this time included: the fence.
     pub attempts: u32,
 }
 
-/// The event that a payload was made of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OfEvent {
-    /// Its place in the log of its execution.
-    pub seq: Seq,
-    /// How long its body is.
-    pub bytes: usize,
+/// What a row has to publish.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Payload {
+    /// Its event, as all outlets carry it.
+    Event(EventBody),
+    /// What somebody else wrote in its place; `null` where there is neither. What is no JSON of this
+    /// system comes as a text.
+    Given(Json),
+}
+
+impl Payload {
+    /// The canonical text.
+    pub fn into_canonical(self) -> Vec<u8> {
+        match self {
+            Self::Event(body) => body.bytes.into(),
+            Self::Given(given) => json::to_canonical(&given),
+        }
+    }
 }
 
 /// What a claim gives.

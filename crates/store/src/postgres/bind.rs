@@ -70,6 +70,8 @@ impl<'r> FromSql<'r> for CellRef<'r> {
             Type::BOOL => Self::Bool(bool::from_sql(ty, raw)?),
             Type::INT4 => Self::Int(i32::from_sql(ty, raw)?.into()),
             Type::INT8 => Self::Int(i64::from_sql(ty, raw)?),
+            // Transactions are counted from the beginning of a cluster: there are none that many.
+            Type::XID8 => Self::Int(i64::from_be_bytes(raw.try_into()?)),
             Type::FLOAT8 => Self::Float(f64::from_sql(ty, raw)?),
             // JSON travels as its text, which is stored as it came.
             Type::TEXT | Type::JSON => Self::Text(std::str::from_utf8(raw)?),

@@ -16,31 +16,29 @@ use crate::model::{
     OutboxFilter, OutboxMark, OutboxRow, OutboxStatus, QuarantineFilter, Quarantined,
 };
 use crate::row::{
-    self, CLAIMED, EVENT, OUTBOX, QUARANTINE, Reader, ToCell as _, quarantine_row, time,
+    self, CLAIMED, OUTBOX, QUARANTINE, Reader, SENT, ToCell as _, quarantine_row, time,
 };
 
 pub(super) static CLAIM: LazyLock<String> = LazyLock::new(|| {
     include_str!("sql/claim_outbox.sql")
         .replace("{claimed_columns}", &CLAIMED.list_of("outbox."))
         .replace("{taken_columns}", &CLAIMED.list_of("taken."))
-        .replace("{event_columns}", &EVENT.list_of("event."))
+        .replace("{event_columns}", &SENT.list_of("event."))
 });
 
-/// Rows are locked in the order of their ids, so nobody waits in a circle. Each mark finds its row by
-/// the key. The status is looked at through a function, since the planner would else read the index of
+/// Rows are found by their keys, one after the other in the order of their ids, so nobody waits in a
+/// circle. The status is looked at through a function, since the planner would else read the index of
 /// rows in flight from one end to the other for each mark, with all that has left it since a vacuum.
-pub(super) const MARK_PUBLISHED: &str = "WITH locked AS MATERIALIZED (
-        SELECT row.outbox_id, mark.attempts
-        FROM unnest($1::bigint[], $2::bigint[]) AS mark (outbox_id, attempts)
-        JOIN outbox AS row ON row.outbox_id = mark.outbox_id
-        ORDER BY row.outbox_id FOR UPDATE OF row
-    )
-    UPDATE outbox
+pub(super) const MARK_PUBLISHED: &str = "UPDATE outbox
     SET status = 'PUBLISHED', published_at = $3::timestamptz, last_error = NULL,
         lease_until = NULL, updated_at = $3::timestamptz
-    FROM locked
-    WHERE outbox.outbox_id = locked.outbox_id AND left(outbox.status, 9) = 'IN_FLIGHT'
-        AND (locked.attempts IS NULL OR locked.attempts = outbox.attempts)
+    FROM (
+        SELECT outbox_id, attempts
+        FROM unnest($1::bigint[], $2::bigint[]) AS given (outbox_id, attempts)
+        ORDER BY outbox_id
+    ) AS mark
+    WHERE outbox.outbox_id = mark.outbox_id AND left(outbox.status, 9) = 'IN_FLIGHT'
+        AND (mark.attempts IS NULL OR mark.attempts = outbox.attempts)
     RETURNING 1";
 
 const IN_HAND: &str = "SELECT attempts, forgiven FROM outbox

@@ -7,9 +7,9 @@ use noetl_types::{FeedPosition, OutboxId, Text, Timestamp};
 use super::{PostgresStore, known, outbox, stream};
 use crate::error::StoreError;
 use crate::model::{
-    Claimed, EventKey, Failed, FeedLag, Known, LogEpoch, OutboxClaim, OutboxFacts, OutboxFailure,
-    OutboxFilter, OutboxMark, OutboxRow, QuarantineFilter, Quarantined, StreamCursor, StreamMove,
-    StreamOwner, StreamTake, StreamTaken,
+    Claimed, EventKey, Failed, FeedBatch, FeedLag, FeedLimit, FeedMessage, Known, LogEpoch,
+    OutboxClaim, OutboxFacts, OutboxFailure, OutboxFilter, OutboxMark, OutboxRow, QuarantineFilter,
+    Quarantined, StreamCursor, StreamMove, StreamOwner, StreamTake, StreamTaken,
 };
 use crate::outlets::Outlets;
 
@@ -117,6 +117,14 @@ impl Outlets for PostgresStore {
 
     async fn last_dropped(&self) -> Result<i64, StoreError> {
         stream::last_dropped(&self.lists).await
+    }
+
+    async fn messages(
+        &self,
+        after: FeedPosition,
+        limit: FeedLimit,
+    ) -> Result<FeedBatch<FeedMessage>, StoreError> {
+        stream::messages(&self.pool, &self.feed_base, after, limit).await
     }
 
     async fn feed_lag(&self, after: FeedPosition) -> Result<FeedLag, StoreError> {

@@ -207,13 +207,15 @@ pub(super) async fn events(
         let mut client = pool.get().await?;
         rows_of(&mut client, execution_id, after, page).await?
     };
-    read_beside(rows).await
+    beside(move || read_all(&rows, row::stored_event)).await
 }
 
-/// Puts events together beside their reader, who has those before them to work on.
-pub(super) async fn read_beside(rows: Vec<Row>) -> Result<Vec<StoredEvent>, StoreError> {
-    let events = tokio::spawn(async move { read_all(&rows, row::stored_event) });
-    events.await.map_err(StoreError::fatal)?
+/// Puts rows together beside their reader, who has those before them to work on.
+pub(super) async fn beside<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    let task = tokio::spawn(async move { read() });
+    task.await.map_err(StoreError::fatal)?
 }
 
 async fn rows_of(

@@ -6,18 +6,21 @@
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use noetl_types::{FeedPosition, Text, Timestamp};
+use noetl_types::{FeedPosition, StoredEvent, Text, Timestamp};
 use tokio_postgres::{Client, Transaction};
 
 use super::bind::{failure, read_all};
 use super::pool::Pool;
-use super::query::{Param, insert, params, read_beside, rows, select};
+use super::query::{Param, beside, insert, params, rows, select};
 use crate::error::StoreError;
 use crate::model::{
-    FEED_BYTES, FeedBatch, FeedLag, FeedLimit, LogEpoch, MAX_FEED_LAG, StreamBegin, StreamCursor,
-    StreamMove, StreamOwner, StreamTake, StreamTaken,
+    FEED_BYTES, FeedBatch, FeedLag, FeedLimit, FeedMessage, InFeed, LogEpoch, MAX_FEED_LAG,
+    StreamBegin, StreamCursor, StreamMove, StreamOwner, StreamTake, StreamTaken,
 };
-use crate::row::{self, Cell, CellRef, EVENT, STREAM, ToCell as _, stream_row, time};
+use crate::row::{
+    self, Cell, CellRef, Cells, Corrupt, EVENT, Kind, SENT, STREAM, Table, ToCell as _, stream_row,
+    time,
+};
 
 /// The last position of the earlier lives of the log; 0 where there was none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,60 +76,122 @@ pub(super) async fn base_in(transaction: &Transaction<'_>) -> Result<FeedBase, S
 const SETTLED: &str = "tx < pg_snapshot_xmin(pg_current_snapshot())";
 
 /// Columns of an event that can be large.
-const LARGE: [&str; 6] = [
-    "context::text",
-    "result::text",
-    "meta::text",
-    "extra::text",
-    "error",
-    "stack_trace",
-];
+const LARGE: [&str; 6] = ["context", "result", "meta", "extra", "error", "stack_trace"];
 
 /// About how many bytes an event has, as far as that can be many. What is not compressed tells its size
 /// without being read.
 fn bytes() -> String {
-    let size = |large: &str| {
-        let column = large.trim_end_matches("::text");
+    let size = |column: &str| {
         format!(
             "CASE WHEN pg_column_compression({column}) IS NULL
-                 THEN coalesce(pg_column_size({column}), 0) ELSE octet_length({large}) END"
+                 THEN coalesce(pg_column_size({column}), 0) ELSE octet_length({column}::text) END"
         )
     };
     format!("1024 + {}", LARGE.map(size).join(" + "))
 }
 
-/// Events in an order, as long as those before them have no more than so many bytes.
-fn bounded(tx: &str, chosen: &str, order: &str) -> String {
-    let (columns, bytes) = (EVENT.list(), bytes());
-    // The order names what is stored: a name alone could be that of what is shown, which is no order
-    // that an index has.
-    let shown = order.replace("tx", "measured.tx");
-    format!(
-        "SELECT {columns}, {tx}, position, chosen
-         FROM (
-             SELECT *, count(*) OVER () AS chosen,
-                 sum(bytes) OVER (ORDER BY {order}) - bytes AS bytes_before
-             FROM (
-                 SELECT *, {bytes} AS bytes FROM event WHERE {chosen}
-                 ORDER BY {order} LIMIT $3::bigint
-             ) AS asked_for
-         ) AS measured
-         WHERE bytes_before < $4::bigint
-         ORDER BY {shown}"
-    )
+/// A section of the feed.
+struct Section {
+    /// The transaction that its events count as written by.
+    tx: &'static str,
+    chosen: String,
+    /// The order names what is stored: a name alone could be that of what is shown, which is no order
+    /// that an index has.
+    order: &'static str,
 }
 
-static FEED: LazyLock<String> = LazyLock::new(|| {
-    let chosen = format!(
-        "(tx, position) > ($1::text::xid8, $2::bigint) AND position > $5::bigint AND {SETTLED}"
-    );
-    bounded("tx::text::bigint", &chosen, "tx, position")
-});
+impl Section {
+    /// Events in their order with what they have in bytes.
+    fn measured(&self) -> String {
+        let (bytes, chosen, order) = (bytes(), &self.chosen, self.order);
+        format!(
+            "SELECT *, {bytes} AS bytes FROM event WHERE {chosen}
+             ORDER BY {order} LIMIT $3::bigint"
+        )
+    }
 
-static OLD_FEED: LazyLock<String> = LazyLock::new(|| {
-    let chosen = "$1::text = '0' AND position > $2::bigint AND position <= $5::bigint";
-    bounded("0::bigint", chosen, "position")
-});
+    /// Events up to the first that has too many bytes, of which nothing large is shown. Most of the
+    /// feed is read by this: from the index to the wire, without a row being put down in between.
+    fn of_small(&self, table: &Table) -> String {
+        let shown = |(name, _): &(&str, Kind)| {
+            if LARGE.contains(name) {
+                format!("CASE WHEN bytes <= $4::bigint THEN {name} END AS {name}")
+            } else {
+                (*name).to_owned()
+            }
+        };
+        let columns: Vec<_> = table.columns.iter().map(shown).collect();
+        let (tx, columns) = (self.tx, columns.join(", "));
+        let (measured, order) = (self.measured(), self.order.replace("tx", "measured.tx"));
+        format!(
+            "SELECT {columns}, {tx}, position, bytes > $4::bigint
+             FROM ({measured}) AS measured ORDER BY {order}"
+        )
+    }
+
+    /// Events of any size, as long as those before them have no more than so many bytes, and whether
+    /// there are more.
+    fn of_any(&self, table: &Table) -> String {
+        let (tx, columns, order) = (self.tx, table.list(), self.order);
+        let (measured, shown) = (self.measured(), order.replace("tx", "bounded.tx"));
+        format!(
+            "SELECT {columns}, {tx}, position, count(*) OVER () < chosen
+             FROM (
+                 SELECT *, count(*) OVER () AS chosen,
+                     sum(bytes) OVER (ORDER BY {order}) - bytes AS bytes_before
+                 FROM ({measured}) AS measured
+             ) AS bounded
+             WHERE bytes_before < $4::bigint
+             ORDER BY {shown}"
+        )
+    }
+}
+
+/// How a section of the feed is read.
+struct Statements {
+    small: String,
+    any: String,
+}
+
+/// How the present life of the log is read, how the earlier ones are, and what comes of a row.
+struct Reading<T: 'static> {
+    present: Statements,
+    earlier: Statements,
+    read: fn(Cells<'_>) -> Result<T, Corrupt>,
+}
+
+impl<T> Reading<T> {
+    fn new(table: &Table, read: fn(Cells<'_>) -> Result<T, Corrupt>) -> Self {
+        let present = Section {
+            tx: "tx",
+            chosen: format!(
+                "(tx, position) > ($1::text::xid8, $2::bigint) AND position > $5::bigint
+                     AND {SETTLED}"
+            ),
+            order: "tx, position",
+        };
+        let earlier = Section {
+            tx: "0::bigint",
+            chosen: "$1::text = '0' AND position > $2::bigint AND position <= $5::bigint".into(),
+            order: "position",
+        };
+        let statements = |section: &Section| Statements {
+            small: section.of_small(table),
+            any: section.of_any(table),
+        };
+        Self {
+            present: statements(&present),
+            earlier: statements(&earlier),
+            read,
+        }
+    }
+}
+
+static EVENTS: LazyLock<Reading<StoredEvent>> =
+    LazyLock::new(|| Reading::new(&EVENT, row::stored_event));
+
+static MESSAGES: LazyLock<Reading<FeedMessage>> =
+    LazyLock::new(|| Reading::new(&SENT, row::feed_message));
 
 /// Whether the server is a standby, and where the earlier lives end.
 const STATE: &str = "SELECT pg_is_in_recovery(),
@@ -141,22 +206,34 @@ struct Standby;
 
 /// Where what is asked for begins in the earlier lives and nothing of them is left behind it, the
 /// present life goes on in the same read: whoever finds nothing asks from the same place again.
-pub(super) async fn feed(
+async fn read<T: InFeed + Send>(
+    reading: &'static Reading<T>,
     pool: &Pool,
     known: &KnownBase,
     mut after: FeedPosition,
     limit: FeedLimit,
-) -> Result<FeedBatch, StoreError> {
+) -> Result<FeedBatch<T>, StoreError> {
     let mut client = pool.get().await?;
     let mut base = known.get();
+    let mut is_small = true;
     loop {
         let is_old = base.is_before(after);
-        let sql: &'static str = if is_old { &OLD_FEED } else { &FEED };
-        let bytes = i64::try_from(FEED_BYTES).unwrap_or(i64::MAX);
+        let statements = if is_old {
+            &reading.earlier
+        } else {
+            &reading.present
+        };
+        // As many as may be asked for, of this size, are no more than may be given.
+        let (sql, bytes) = if is_small {
+            (&statements.small, FEED_BYTES / limit.get() as usize)
+        } else {
+            (&statements.any, FEED_BYTES)
+        };
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
         let tx = after.tx.to_string();
         let limit_of = i64::from(limit.get());
         let params: [Param<'_>; 5] = [&tx, &after.position, &limit_of, &bytes, &base.0];
-        let (rows, state) = client.two((sql, &params), (STATE, &[])).await?;
+        let (mut rows, state) = client.two((sql, &params), (STATE, &[])).await?;
         if state.first().is_none_or(|row| row.get(0)) {
             return Err(StoreError::fatal(Standby));
         }
@@ -168,19 +245,49 @@ pub(super) async fn feed(
             base = present;
             continue;
         }
-        let chosen = rows
-            .first()
-            .map_or(0, |row| row.get::<_, i64>(row.len() - 1));
-        let events = read_beside(rows).await?;
-        if is_old && events.is_empty() {
+        if rows.is_empty() && is_old {
             after = base.behind();
             continue;
         }
-        let is_cut = usize::try_from(chosen).is_ok_and(|chosen| chosen > events.len());
+        let mut is_cut = rows.first().is_some_and(is_marked);
+        if is_small {
+            if is_cut {
+                is_small = false;
+                continue;
+            }
+            let small = rows.iter().take_while(|row| !is_marked(row)).count();
+            is_cut = small < rows.len();
+            rows.truncate(small);
+        }
+        let of_rows = reading.read;
+        let events = beside(move || read_all(&rows, of_rows)).await?;
         let mut batch = FeedBatch::of(events, after, limit, is_cut);
         batch.is_full |= is_old;
         return Ok(batch);
     }
+}
+
+/// What the last column of a row says: of a small one that it is none, of others that there are more.
+fn is_marked(row: &tokio_postgres::Row) -> bool {
+    row.get(row.len() - 1)
+}
+
+pub(super) async fn feed(
+    pool: &Pool,
+    known: &KnownBase,
+    after: FeedPosition,
+    limit: FeedLimit,
+) -> Result<FeedBatch, StoreError> {
+    read(&EVENTS, pool, known, after, limit).await
+}
+
+pub(super) async fn messages(
+    pool: &Pool,
+    known: &KnownBase,
+    after: FeedPosition,
+    limit: FeedLimit,
+) -> Result<FeedBatch<FeedMessage>, StoreError> {
+    read(&MESSAGES, pool, known, after, limit).await
 }
 
 const LAST_DROPPED: &str = "SELECT value::bigint FROM meta WHERE key = 'last_dropped'";

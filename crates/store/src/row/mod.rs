@@ -17,6 +17,7 @@ mod event;
 mod keychain;
 mod outlets;
 mod result;
+mod sent;
 mod shared;
 mod table;
 mod tables;
@@ -32,6 +33,7 @@ pub(crate) use outlets::{
     quarantine_row, quarantined, stream_cursor, stream_row,
 };
 pub(crate) use result::{KeptResult, RESULT, STORED_RESULT, result, stored_result_row};
+pub(crate) use sent::{SENT, feed_message};
 pub(crate) use shared::{
     ANSWERED, BROADCAST, CACHE, DEDUP, ERRAND, SLOT, SLOT_ID, TAKE_REQUEST, VAR, WAIT, answered,
     broadcast, broadcast_row, cached, errand, kept_dedup, request_row, slot, slot_id_row,

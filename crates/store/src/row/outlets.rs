@@ -3,11 +3,10 @@
 use noetl_types::{FeedPosition, Json, Text, json};
 
 use super::cell::{Cell, CellProblem, CellRef, FromCell, ToCell};
-use super::event::stored_event;
+use super::sent::joined_body;
 use super::table::{Cells, Corrupt, Kind, Reader, Table};
 use crate::model::{
-    ClaimedMessage, LogEpoch, OfEvent, OutboxRow, OutboxStatus, Quarantined, StreamCursor, body,
-    subject,
+    ClaimedMessage, LogEpoch, OutboxRow, OutboxStatus, Payload, Quarantined, StreamCursor, subject,
 };
 use crate::seal::{Sealed, SealedEvent};
 
@@ -195,18 +194,9 @@ pub(crate) fn claimed_message(mut cells: Cells<'_>) -> Result<ClaimedMessage, Co
     let mut row = Reader::new(&CLAIMED, cells.split(CLAIMED.columns.len()));
     let (outbox_id, event_id, execution_id) = (row.take()?, row.take()?, row.take()?);
     let (subject, message_id) = (row.take()?, row.take()?);
-    let (payload, of_event) = match (row.take::<Option<Text>>()?, cells.clone().next()) {
-        (Some(text), _) => (payload_of(text), None),
-        (None, None | Some(CellRef::Null)) => (Json::Null, None),
-        (None, Some(_)) => {
-            let event = stored_event(cells)?;
-            let body = body(&event.record);
-            let of_event = OfEvent {
-                seq: event.record.seq,
-                bytes: body.len(),
-            };
-            (json::parse(&body).unwrap_or(Json::Null), Some(of_event))
-        }
+    let payload = match row.take::<Option<Text>>()? {
+        Some(text) => Payload::Given(payload_of(text)),
+        None => joined_body(cells)?.map_or(Payload::Given(Json::Null), Payload::Event),
     };
     Ok(ClaimedMessage {
         outbox_id,
@@ -215,7 +205,6 @@ pub(crate) fn claimed_message(mut cells: Cells<'_>) -> Result<ClaimedMessage, Co
         subject,
         message_id,
         payload,
-        of_event,
         payload_codec: row.take()?,
         attempts: row.take()?,
     })

@@ -88,6 +88,16 @@ impl<'r> Cells<'r> {
         Self { row, places }
     }
 
+    /// One of them, counted from where they begin.
+    pub(crate) fn at(&self, index: usize) -> CellRef<'r> {
+        let place = self.places.start.saturating_add(index);
+        if place < self.places.end {
+            self.row.cell(place)
+        } else {
+            CellRef::Null
+        }
+    }
+
     /// The first so many of them, which the rest goes on behind.
     pub(crate) fn split(&mut self, count: usize) -> Self {
         let at = self.places.end.min(self.places.start + count);
@@ -123,13 +133,24 @@ impl<'r> Reader<'r> {
     }
 
     pub(crate) fn take<T: FromCell>(&mut self) -> Result<T, Corrupt> {
-        let column = self.table.columns.get(self.place);
+        let place = self.place;
         self.place += 1;
         let cell = self.cells.next().unwrap_or(CellRef::Null);
-        T::from_cell(cell).map_err(|problem| Corrupt {
+        T::from_cell(cell).map_err(|problem| self.corrupt(place, problem))
+    }
+
+    /// The cell at a place of those that are left.
+    pub(crate) fn at<T: FromCell>(&self, place: usize) -> Result<T, Corrupt> {
+        T::from_cell(self.cells.at(place)).map_err(|problem| self.corrupt(place, problem))
+    }
+
+    /// What is wrong with the cell at a place.
+    pub(crate) fn corrupt(&self, place: usize, problem: CellProblem) -> Corrupt {
+        let column = self.table.columns.get(place);
+        Corrupt {
             table: self.table.name,
             column: column.map_or("unknown", |(name, _)| name),
             problem,
-        })
+        }
     }
 }

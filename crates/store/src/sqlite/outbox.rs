@@ -15,7 +15,7 @@ use crate::model::{
     OutboxFilter, OutboxMark, OutboxRow, OutboxStatus, QuarantineFilter, Quarantined,
 };
 use crate::row::{
-    self, CLAIMED, Cell, CellRef, Cells, Corrupt, EVENT, NEW_OUTBOX, OUTBOX, QUARANTINE, Reader,
+    self, CLAIMED, Cell, CellRef, Cells, Corrupt, NEW_OUTBOX, OUTBOX, QUARANTINE, Reader, SENT,
     quarantine_row,
 };
 
@@ -41,9 +41,9 @@ const DUE: &str = "SELECT outbox_id, attempts, forgiven FROM (
 
 /// A row with its event, if it has no payload of its own.
 static SELECT_CLAIMED: LazyLock<String> = LazyLock::new(|| {
-    let (claimed, event) = (CLAIMED.list_of("outbox."), EVENT.list_of("event."));
+    let (claimed, event) = (CLAIMED.list_of("outbox."), SENT.list_of("event."));
     format!(
-        "SELECT {claimed}, {event}, 0, event.position FROM outbox LEFT JOIN event
+        "SELECT {claimed}, {event} FROM outbox LEFT JOIN event
              ON outbox.payload IS NULL
              AND event.execution_id = outbox.execution_id AND event.event_id = outbox.event_id
          WHERE outbox.outbox_id = ?1"

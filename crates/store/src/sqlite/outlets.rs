@@ -8,9 +8,9 @@ use super::writer::Durability;
 use super::{SqliteStore, outbox, query, stream};
 use crate::error::StoreError;
 use crate::model::{
-    Claimed, EventKey, Failed, FeedLag, Known, LogEpoch, OutboxClaim, OutboxFacts, OutboxFailure,
-    OutboxFilter, OutboxMark, OutboxRow, QuarantineFilter, Quarantined, StreamCursor, StreamMove,
-    StreamOwner, StreamTake, StreamTaken,
+    Claimed, EventKey, Failed, FeedBatch, FeedLag, FeedLimit, FeedMessage, Known, LogEpoch,
+    OutboxClaim, OutboxFacts, OutboxFailure, OutboxFilter, OutboxMark, OutboxRow, QuarantineFilter,
+    Quarantined, StreamCursor, StreamMove, StreamOwner, StreamTake, StreamTaken,
 };
 use crate::outlets::Outlets;
 
@@ -185,6 +185,16 @@ impl Outlets for SqliteStore {
 
     async fn last_dropped(&self) -> Result<i64, StoreError> {
         self.readers.run(stream::last_dropped).await
+    }
+
+    async fn messages(
+        &self,
+        after: FeedPosition,
+        limit: FeedLimit,
+    ) -> Result<FeedBatch<FeedMessage>, StoreError> {
+        self.readers
+            .run(move |connection| stream::messages(connection, after, limit))
+            .await
     }
 
     async fn feed_lag(&self, after: FeedPosition) -> Result<FeedLag, StoreError> {

@@ -5,14 +5,14 @@ use std::sync::LazyLock;
 use noetl_types::{FeedPosition, Text, Timestamp};
 use rusqlite::{Connection, params, params_from_iter};
 
-use super::bind::{execute, failure, first};
+use super::bind::{execute, failure, first, within};
 use super::query::{put, select};
 use crate::error::StoreError;
 use crate::model::{
-    FeedLag, LogEpoch, MAX_FEED_LAG, StreamBegin, StreamCursor, StreamMove, StreamOwner,
-    StreamTake, StreamTaken,
+    FEED_BYTES, FeedBatch, FeedLag, FeedLimit, FeedMessage, LogEpoch, MAX_FEED_LAG, StreamBegin,
+    StreamCursor, StreamMove, StreamOwner, StreamTake, StreamTaken,
 };
-use crate::row::{self, Cell, Reader, STREAM, ToCell as _, stream_row};
+use crate::row::{self, Cell, Reader, SENT, STREAM, ToCell as _, stream_row};
 
 static CURSOR: LazyLock<String> = LazyLock::new(|| select(&STREAM, "WHERE name = ?1"));
 
@@ -164,6 +164,24 @@ pub(super) fn go(
             change(connection, set, "", owner, &rest)
         }
     }
+}
+
+static SELECT_MESSAGES: LazyLock<String> = LazyLock::new(|| {
+    let columns = SENT.list();
+    format!(
+        "SELECT {columns}, 0, position FROM event WHERE position > ?1 ORDER BY position LIMIT ?2"
+    )
+});
+
+pub(super) fn messages(
+    connection: &Connection,
+    after: FeedPosition,
+    limit: FeedLimit,
+) -> Result<FeedBatch<FeedMessage>, StoreError> {
+    let params = (after.position, limit.get());
+    let read = row::feed_message;
+    let (events, is_cut) = within(connection, &SELECT_MESSAGES, params, FEED_BYTES, read)?;
+    Ok(FeedBatch::of(events, after, limit, is_cut))
 }
 
 pub(super) fn lag(connection: &Connection, after: FeedPosition) -> Result<FeedLag, StoreError> {

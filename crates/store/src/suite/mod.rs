@@ -69,6 +69,7 @@ macro_rules! outlet_suite {
             outbox: rows_that_were_given_up_are_purged,
             outbox: payloads_of_a_claim_are_bounded,
             outbox: o4_racing_publishers_share_no_row,
+            stream: messages_are_the_events_of_the_feed,
             stream: a_stream_begins_where_it_is_told,
             stream: t7_a_stream_has_one_publisher,
             stream: t7_of_racing_publishers_one_moves_the_cursor,

@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 
-use noetl_types::{FeedPosition, Millis, Text, Timestamp};
+use noetl_types::record::{CopiedFields, Elapsed};
+use noetl_types::{
+    EventName, EventType, FeedPosition, Json, Millis, NewEvent, Text, Timestamp, json,
+};
 use tokio::task::JoinSet;
 
 use super::Bench;
 use super::fixture::{Run, at};
+use super::history::Dice;
 use super::outbox::{all, claim, mark, published_run};
 use crate::{
-    FeedLimit, LogEpoch, Store, StreamBegin, StreamCursor, StreamMove, StreamOwner, StreamTake,
-    StreamTaken,
+    FeedLimit, FeedMessage, LogEpoch, Store, StreamBegin, StreamCursor, StreamMove, StreamOwner,
+    StreamTake, StreamTaken,
 };
 
 pub(crate) const NAME: &str = "event_stream_tailer";
@@ -43,15 +47,137 @@ pub(crate) fn owner(cursor: &StreamCursor) -> StreamOwner {
 
 /// Everything that can be read, once all of so many events can.
 async fn feed(store: &dyn Store, events: usize) -> Vec<FeedPosition> {
-    loop {
-        let batch = store
-            .feed(FeedPosition::default(), FeedLimit::MAX)
-            .await
-            .unwrap();
-        if batch.events.len() >= events {
-            return batch.events.iter().map(|event| event.feed).collect();
-        }
+    let all = messages(store, events).await;
+    all.iter().map(|message| message.feed).collect()
+}
+
+/// The messages of so many events, once all of them can be read.
+pub(crate) async fn messages(store: &dyn Store, events: usize) -> Vec<FeedMessage> {
+    let (mut after, mut all) = (FeedPosition::default(), Vec::new());
+    while all.len() < events {
+        let batch = store.messages(after, FeedLimit::MAX).await.unwrap();
+        after = batch.next;
+        all.extend(batch.events);
         tokio::task::yield_now().await;
+    }
+    all
+}
+
+/// A text that has to be escaped, or looks as if.
+fn any_text(dice: &mut Dice) -> Text {
+    let texts = [
+        "",
+        "a",
+        "null",
+        "quote \" back \\ slash /",
+        "line\nand\ttab\r\u{8}\u{c}\u{1}\u{1f}\u{7f}",
+        "é日本\u{1F600}\u{2028}",
+        "\\u0000",
+    ];
+    let place = usize::try_from(dice.roll(texts.len() as u64)).unwrap();
+    Text::from(texts[place])
+}
+
+fn any_json(dice: &mut Dice, depth: u64) -> Json {
+    match dice.roll(if depth == 0 { 6 } else { 8 }) {
+        0 => Json::Null,
+        1 => Json::from(dice.one_in(2)),
+        2 => Json::from(-5 * i64::try_from(dice.roll(1 << 20)).unwrap()),
+        3 => Json::from(u64::MAX - dice.roll(9)),
+        4 => json::parse(br#"[0.1,1e300,5e-324,-0.5,1e21]"#).unwrap(),
+        5 => Json::from(any_text(dice)),
+        6 => {
+            let count = dice.roll(4);
+            Json::list((0..count).map(|_| any_json(dice, depth - 1)))
+        }
+        _ => {
+            let names = ["b", "a", "", "é", "a\"b", "Z"];
+            let some = names.iter().filter(|_| dice.one_in(2)).copied();
+            let some: Vec<_> = some.collect();
+            Json::object(
+                some.into_iter()
+                    .map(|name| (name, any_json(dice, depth - 1))),
+            )
+        }
+    }
+}
+
+/// An event with any of its fields.
+fn any_event(run: &mut Run, dice: &mut Dice) -> NewEvent {
+    let mut event = run.event(EventType::CallDone);
+    let mut text = |field: &mut Option<Text>| *field = dice.one_in(2).then(|| any_text(dice));
+    for field in [
+        &mut event.node_id,
+        &mut event.node_name,
+        &mut event.node_type,
+        &mut event.stage_id,
+        &mut event.frame_id,
+        &mut event.aggregate_id,
+        &mut event.error,
+        &mut event.stack_trace,
+        &mut event.worker_id,
+        &mut event.correlation_id,
+    ] {
+        text(field);
+    }
+    for field in [
+        &mut event.context,
+        &mut event.result,
+        &mut event.meta,
+        &mut event.payload_ref,
+    ] {
+        let value = dice.one_in(2).then(|| any_json(dice, 3));
+        // Null is absence.
+        *field = value.filter(|value| !value.is_null());
+    }
+    event.duration = dice
+        .one_in(2)
+        .then(|| Elapsed::from(Millis::from_ms(dice.roll(9_999))));
+    if dice.one_in(8) {
+        event.event_type = EventName::read_copied(Some("Weird *.> Name!")).unwrap();
+        event.copied = CopiedFields {
+            current_index: Some(-1),
+            current_item: Some(any_text(dice)),
+            extra: Some(Json::object([("more", any_json(dice, 2))])),
+            ..CopiedFields::default()
+        }
+        .into_option();
+    }
+    if dice.one_in(12) {
+        // Larger than most, and compressed where a database does that.
+        event.context = Some(Json::from("x".repeat(40_000)));
+    }
+    event
+}
+
+/// What is composed from the columns of an event is what is written from the event itself, in the same
+/// order, whatever the sizes are.
+pub(crate) async fn messages_are_the_events_of_the_feed(bench: &Bench) {
+    let store = &*bench.store;
+    let mut dice = Dice::new(7);
+    let mut run = Run::started(store, 1).await;
+    for _ in 0..12 {
+        let events = (0..16).map(|_| any_event(&mut run, &mut dice)).collect();
+        let append = run.append(events);
+        run.write(store, append).await.unwrap();
+    }
+    let wanted = usize::try_from(run.head.version.get()).unwrap();
+    feed(store, wanted).await;
+    for limit in [7, 500] {
+        let limit = FeedLimit::clamped(limit);
+        let (mut after, mut seen) = (FeedPosition::default(), 0);
+        while seen < wanted {
+            let batch = store.messages(after, limit).await.unwrap();
+            let mut events = store.feed(after, limit).await.unwrap().events;
+            assert!(batch.is_full || seen + batch.events.len() == wanted);
+            assert!(!batch.events.is_empty() && batch.events.len() <= events.len());
+            events.truncate(batch.events.len());
+            let expected: Vec<_> = events.iter().map(FeedMessage::of).collect();
+            assert_eq!(batch.events, expected);
+            assert_eq!(batch.next, expected[expected.len() - 1].feed);
+            seen += expected.len();
+            after = batch.next;
+        }
     }
 }
 

@@ -8,7 +8,8 @@ use noetl_types::{
 
 use super::Bench;
 use super::fixture::Run;
-use crate::{Append, LogPage, Store};
+use super::stream::messages;
+use crate::{Append, FeedMessage, LogPage, Store};
 
 fn read(text: &str) -> Json {
     json::parse(text.as_bytes()).unwrap()
@@ -27,6 +28,9 @@ async fn round_trip(store: &dyn Store, run: &mut Run, append: Append) {
         .collect();
     assert_eq!(read, sent);
     assert_eq!(verify_chain(&events), Ok(run.head.chain));
+    // What goes out is made of the columns, and no other.
+    let wanted: Vec<_> = events.iter().map(FeedMessage::of).collect();
+    assert_eq!(messages(store, wanted.len()).await, wanted);
 }
 
 pub(crate) async fn odd_numbers_keep_their_text(bench: &Bench) {

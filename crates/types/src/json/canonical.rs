@@ -26,6 +26,13 @@ pub fn to_canonical(value: &(impl WriteCanonical + ?Sized)) -> Vec<u8> {
 }
 
 impl CanonicalWriter {
+    /// A text with room for so many bytes.
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self {
+            text: Vec::with_capacity(bytes),
+        }
+    }
+
     /// The text written so far.
     pub fn into_bytes(self) -> Vec<u8> {
         self.text
@@ -73,6 +80,11 @@ impl CanonicalWriter {
         }
         self.text.extend_from_slice(&bytes[clean_from..]);
         self.text.push(b'"');
+    }
+
+    /// Writes what is the canonical text of a value already.
+    pub fn canonical(&mut self, text: &str) {
+        self.text.extend_from_slice(text.as_bytes());
     }
 
     /// Writes a list, each item by `write`.

@@ -1,13 +1,17 @@
 //! The log goes out as a stream of messages.
 //!
 //! Every server has the task, and one at a time publishes: whoever holds the lease of the cursor. It
-//! reads the feed of the store, which no late commit can change, publishes what is there, waits until
-//! all of it is acknowledged, and moves the cursor. So a crash repeats messages and skips none, and
-//! whatever the broker loses is published again from the log.
+//! reads the feed of the store, which no late commit can change, and sends what is there, always some
+//! messages ahead of their acknowledgements; behind those that have nothing open before them it moves
+//! the cursor. So a crash repeats messages and skips none, and whatever the broker loses is published
+//! again from the log.
 
 mod facts;
+mod flight;
+mod pages;
 mod publisher;
 mod reconcile;
+mod sending;
 mod status;
 
 use std::sync::Arc;
@@ -40,7 +44,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 /// How the log is streamed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamSettings {
-    /// Events that are published together.
+    /// Events that are read together, and between two moves of the cursor.
     pub batch: u32,
     /// How often the log is looked at when nobody says that it has grown.
     pub poll: Millis,
@@ -125,6 +129,8 @@ enum Trouble {
     Nats(#[from] NatsError),
     #[error("the NATS server cannot be reached")]
     NoConnection,
+    #[error("the NATS server does not acknowledge what it is sent")]
+    Silence,
     #[error("the broker takes a message for one that it no longer has, until it forgets its id")]
     Remembered,
     #[error("no ids can be made now")]

@@ -1,23 +1,20 @@
 //! The one that publishes: takes the cursor, publishes behind it, moves it.
 
-use bytes::Bytes;
-use noetl_bus::nats::{Link, Outgoing, PublishFailed, Stored};
+use std::sync::Arc;
+use std::time::Duration;
+
+use noetl_bus::nats::Link;
 use noetl_store::{
-    FeedBatch, FeedLimit, LogEpoch, Message, Quarantined, StreamBegin, StreamCursor, StreamMove,
-    StreamOwner, StreamTake, StreamTaken, reference,
+    FEED_BYTES, FeedLimit, LogEpoch, StreamBegin, StreamCursor, StreamMove, StreamOwner,
+    StreamTake, StreamTaken,
 };
-use noetl_types::json::to_canonical;
-use noetl_types::{FeedPosition, Millis, QuarantineId, StoredEvent, Text, Timestamp};
+use noetl_types::{FeedPosition, Millis, Text, Timestamp};
 
 use super::facts::Phase;
+use super::pages::{Pages, Plan};
+use super::sending::Sending;
 use super::{CURSOR, LEASE, RENEW, STREAM, Streaming, Trouble, Turn};
 use crate::runtime::Core;
-
-/// Bytes of messages that are on their way together.
-const MANY_BYTES: usize = 4 * 1024 * 1024;
-
-/// What the broker counts of a message besides its body: the headers, and some room.
-const HEADERS: usize = 512;
 
 /// The publisher of the stream, until somebody else is.
 pub(super) struct Publisher<'p> {
@@ -39,12 +36,6 @@ pub(super) struct Publisher<'p> {
     published_at: Option<Timestamp>,
 }
 
-/// What became of a message that the broker did not take as it is.
-enum Instead {
-    Stored(Stored),
-    Parked,
-}
-
 impl<'p> Publisher<'p> {
     /// Publishes for as long as the stream is this server's.
     pub(super) async fn take_turn(
@@ -52,7 +43,7 @@ impl<'p> Publisher<'p> {
         link: &'p Link,
         streaming: &'p Streaming,
     ) -> Result<Turn, Trouble> {
-        if !link.facts().is_connected {
+        if !link.is_connected() {
             return Err(Trouble::NoConnection);
         }
         let now = core.clock.now();
@@ -92,7 +83,7 @@ impl<'p> Publisher<'p> {
         streaming: &'p Streaming,
         cursor: StreamCursor,
     ) -> Result<Turn, Trouble> {
-        let connects = link.facts().connects;
+        let connects = link.connects();
         let stream = link.ensure(&streaming.settings.plan()).await?;
         streaming.facts.compared(streaming.settings.unlike(&stream));
         let mut publisher = Publisher {
@@ -153,10 +144,27 @@ impl<'p> Publisher<'p> {
     }
 
     async fn publish_on(&mut self) -> Result<Turn, Trouble> {
-        let limit = FeedLimit::clamped(self.streaming.settings.batch);
-        let mut ahead = None;
-        let mut grown = self.core.appended.subscribe();
+        let mut sending = Sending::begin(self.link).await?;
+        let turn = self.publish_by(&mut sending).await;
+        if !matches!(turn, Ok(Turn::Changed)) {
+            // Whatever ends the turn, what is acknowledged need not be published again.
+            drop(self.advance(&mut sending).await);
+        }
+        turn
+    }
+
+    /// Sends what the feed has, and moves the cursor over what is acknowledged.
+    async fn publish_by(&mut self, sending: &mut Sending) -> Result<Turn, Trouble> {
+        let settings = &self.streaming.settings;
+        let plan = Plan {
+            after: self.position,
+            limit: FeedLimit::clamped(settings.batch),
+            poll: Duration::from_millis(settings.poll.as_ms()),
+        };
+        let (store, grown) = (Arc::clone(&self.core.store), self.core.appended.subscribe());
+        let mut pages = Pages::read(store, grown, plan);
         let mut link = self.link.clone();
+        let mut waiting = Vec::new().into_iter();
         loop {
             if self.core.shutdown.is_cancelled() {
                 return Ok(Turn::Over);
@@ -164,52 +172,54 @@ impl<'p> Publisher<'p> {
             if !self.is_still_so().await? {
                 return Ok(Turn::Changed);
             }
-            let batch = if let Some(batch) = ahead.take() {
-                batch
-            } else {
-                // Before the feed is read: what comes later wakes.
-                grown.mark_unchanged();
-                self.core.store.feed(self.position, limit).await?
-            };
-            if batch.events.is_empty() {
-                let poll = std::time::Duration::from_millis(self.streaming.settings.poll.as_ms());
-                tokio::select! {
-                    biased;
-                    () = self.core.shutdown.cancelled() => {}
-                    () = link.changed() => {}
-                    () = tokio::time::sleep(poll) => {}
-                    grown = grown.changed() => if grown.is_err() { return Ok(Turn::Over) },
-                }
-                continue;
-            }
-            // A backlog is read on while its events are on their way.
-            let (published, next) =
-                tokio::join!(self.publish(&batch.events), self.behind(&batch, limit));
-            published?;
-            let forward = StreamMove::Forward {
-                from: self.position,
-                to: batch.next,
-            };
-            if !self.core.store.move_stream(self.owner(), forward).await? {
+            self.fill(sending, &mut waiting).await?;
+            let is_all = waiting.len() == 0;
+            if self.should_advance(sending, is_all) && !self.advance(sending).await? {
                 return Ok(Turn::Changed);
             }
-            self.position = batch.next;
-            self.published_at = Some(self.core.clock.now());
-            ahead = next?;
+            tokio::select! {
+                biased;
+                () = self.core.shutdown.cancelled() => {}
+                () = link.changed() => {}
+                answer = sending.answer() => self.hear(sending, answer?).await?,
+                page = pages.next(), if is_all => match page {
+                    Some(page) => waiting = page?.into_iter(),
+                    None => return Ok(Turn::Over),
+                },
+                () = tokio::time::sleep(Duration::from_millis(RENEW.as_ms())) => {}
+            }
         }
     }
 
-    /// The events behind a batch, where there are some already.
-    async fn behind(
-        &self,
-        batch: &FeedBatch,
-        limit: FeedLimit,
-    ) -> Result<Option<FeedBatch>, Trouble> {
-        if !batch.is_full {
-            return Ok(None);
+    /// Whether it is worth a write to move the cursor: as often as there is a batch behind it, and when
+    /// nothing is left to send.
+    fn should_advance(&self, sending: &Sending, is_all: bool) -> bool {
+        let batch = usize::try_from(self.streaming.settings.batch).unwrap_or(usize::MAX);
+        let Some(passed) = sending.flight.passed() else {
+            return false;
+        };
+        let is_idle = is_all && sending.flight.is_empty();
+        is_idle || passed.events >= batch || passed.bytes >= FEED_BYTES
+    }
+
+    /// Moves the cursor over what is done with; `false` where it is not this server's any more, or
+    /// stands elsewhere.
+    async fn advance(&mut self, sending: &mut Sending) -> Result<bool, Trouble> {
+        let Some(passed) = sending.flight.passed() else {
+            return Ok(true);
+        };
+        self.must_have_duplicates(sending).await?;
+        let forward = StreamMove::Forward {
+            from: self.position,
+            to: passed.to,
+        };
+        if !self.core.store.move_stream(self.owner(), forward).await? {
+            return Ok(false);
         }
-        let next = self.core.store.feed(batch.next, limit).await?;
-        Ok(Some(next).filter(|next| !next.events.is_empty()))
+        sending.flight.moved();
+        self.position = passed.to;
+        self.published_at = Some(self.core.clock.now());
+        Ok(true)
     }
 
     /// Keeps the lease, now and then; `false` where the stream is not this server's any more, or need
@@ -229,12 +239,11 @@ impl<'p> Publisher<'p> {
 
     /// Whether the cursor and the stream are what they were; now and then, which also keeps the lease.
     async fn is_still_so(&mut self) -> Result<bool, Trouble> {
-        let facts = self.link.facts();
-        if !facts.is_connected {
+        if !self.link.is_connected() {
             return Err(Trouble::NoConnection);
         }
         // A server that was gone may have lost something.
-        if facts.connects != self.connects {
+        if self.link.connects() != self.connects {
             return Ok(false);
         }
         let now = self.core.clock.now();
@@ -266,142 +275,9 @@ impl<'p> Publisher<'p> {
         Ok(true)
     }
 
-    /// Publishes events in their order; all of them are at the broker, or put aside, afterwards. Says
-    /// how many the broker had already.
-    pub(super) async fn publish(&self, events: &[StoredEvent]) -> Result<u64, Trouble> {
-        let (mut rest, mut duplicates) = (events, 0);
-        while !rest.is_empty() {
-            let (mut messages, mut bytes) = (Vec::new(), 0);
-            for event in rest {
-                if bytes >= MANY_BYTES {
-                    break;
-                }
-                let message = self.message(event);
-                bytes += message.body.len();
-                messages.push(message);
-            }
-            let (now, later) = rest.split_at(messages.len());
-            rest = later;
-            duplicates += self.send(now, messages).await?;
-        }
-        Ok(duplicates)
-    }
-
-    /// The message of an event: itself, or what refers to it where it is too large.
-    fn message(&self, event: &StoredEvent) -> Outgoing {
-        let Message {
-            subject,
-            message_id,
-            body,
-        } = Message::of(&event.record, self.log_epoch);
-        let is_large = body.len() + HEADERS > self.link.max_payload();
-        let body = if is_large {
-            self.streaming.facts.note(|seen| seen.by_reference += 1);
-            by_reference(event, &body)
-        } else {
-            Bytes::from(body)
-        };
-        Outgoing {
-            subject: subject.to_string(),
-            message_id: message_id.to_string(),
-            body,
-        }
-    }
-
-    async fn send(&self, events: &[StoredEvent], messages: Vec<Outgoing>) -> Result<u64, Trouble> {
-        let outcomes = self.link.publish(STREAM, messages).await;
-        let (mut duplicates, mut oldest) = (0, u64::MAX);
-        for (event, outcome) in events.iter().zip(outcomes) {
-            let stored = match outcome {
-                Ok(stored) => stored,
-                Err(failed) => match self.otherwise(event, failed).await? {
-                    Instead::Stored(stored) => stored,
-                    Instead::Parked => continue,
-                },
-            };
-            self.streaming.facts.note(|seen| {
-                seen.published += 1;
-                seen.duplicates += u64::from(stored.is_duplicate);
-            });
-            if stored.is_duplicate {
-                duplicates += 1;
-                oldest = oldest.min(stored.sequence);
-            }
-        }
-        if duplicates == 0 {
-            return Ok(0);
-        }
-        // The broker knows an id for a while even where its message is gone.
-        let stream = self.link.stream(STREAM).await?;
-        match stream {
-            Some(stream) if stream.first <= oldest => Ok(duplicates),
-            Some(_) | None => Err(Trouble::Remembered),
-        }
-    }
-
-    /// What to do about a message that the broker did not take.
-    async fn otherwise(
-        &self,
-        event: &StoredEvent,
-        failed: PublishFailed,
-    ) -> Result<Instead, Trouble> {
-        let why = match failed {
-            PublishFailed::Unsure(error) => return Err(error.into()),
-            PublishFailed::NoStream => return Err(Trouble::NoConnection),
-            PublishFailed::Impossible(error) => error.to_string(),
-            PublishFailed::TooLarge => {
-                let whole = Message::of(&event.record, self.log_epoch);
-                let message = Outgoing {
-                    subject: whole.subject.to_string(),
-                    message_id: whole.message_id.to_string(),
-                    body: by_reference(event, &whole.body),
-                };
-                let outcome = self.link.publish(STREAM, vec![message]).await.pop();
-                match outcome {
-                    Some(Ok(stored)) => {
-                        self.streaming.facts.note(|seen| seen.by_reference += 1);
-                        return Ok(Instead::Stored(stored));
-                    }
-                    Some(Err(PublishFailed::Unsure(error))) => return Err(error.into()),
-                    Some(Err(PublishFailed::NoStream)) | None => return Err(Trouble::NoConnection),
-                    Some(Err(failed)) => failed.to_string(),
-                }
-            }
-        };
-        self.park(event, &why).await?;
-        Ok(Instead::Parked)
-    }
-
-    /// Puts an event aside that can never be published, so that it stops no other.
-    async fn park(&self, event: &StoredEvent, why: &str) -> Result<(), Trouble> {
-        let now = self.core.clock.now();
-        let message_id = Message::of(&event.record, self.log_epoch).message_id;
-        tracing::error!(%message_id, why, "an event cannot be published and is put aside");
-        let quarantine_id = self.core.ids.mint::<QuarantineId>(now);
-        let refused = Quarantined {
-            quarantine_id: quarantine_id.map_err(|_| Trouble::NoIds)?,
-            source: "stream".into(),
-            raw: message_id,
-            code: "unpublishable".into(),
-            message: why.into(),
-            created_at: now,
-        };
-        self.core.store.quarantine(vec![refused]).await?;
-        self.streaming.facts.note(|seen| seen.parked += 1);
-        Ok(())
-    }
-
     /// Whether something of a time is still kept by the broker.
     pub(super) fn is_young(&self, time: Timestamp) -> bool {
         let age = self.core.clock.now().since(time);
         age < self.retention
     }
-}
-
-/// What stands for an event that is larger than a message may be.
-fn by_reference(event: &StoredEvent, body: &[u8]) -> Bytes {
-    let said = &event.record.event;
-    let place = (said.execution_id, event.record.seq);
-    let named = (said.event_id, said.event_type.as_str());
-    to_canonical(&reference(place, named, body)).into()
 }

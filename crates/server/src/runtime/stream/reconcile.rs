@@ -8,8 +8,8 @@
 use std::collections::HashSet;
 
 use noetl_bus::nats::StreamFacts;
-use noetl_store::{FeedLimit, message_id};
-use noetl_types::{FeedPosition, StoredEvent};
+use noetl_store::{FeedLimit, FeedMessage};
+use noetl_types::FeedPosition;
 
 use super::publisher::Publisher;
 use super::{STREAM, Trouble};
@@ -77,12 +77,12 @@ impl Publisher<'_> {
     ) -> Result<Option<Found>, Trouble> {
         let (mut after, mut found) = (start, Found::Nothing);
         loop {
-            let batch = self.core.store.feed(after, FeedLimit::MAX).await?;
+            let batch = self.core.store.messages(after, FeedLimit::MAX).await?;
             for event in batch.events.iter().take_while(|it| it.feed <= until) {
                 if self.is_there(event, ids) {
                     return Ok(Some(Found::Some));
                 }
-                let time = event.record.ingest_time;
+                let time = event.ingest_time;
                 // What is older than the stream was never in it, and what is old has been dropped.
                 let is_newer = time >= self.created_at || stream.messages == 0;
                 if is_newer && self.is_young(time) {
@@ -109,13 +109,13 @@ impl Publisher<'_> {
     ) -> Result<bool, Trouble> {
         let (mut after, mut has_begun) = (start, false);
         loop {
-            let batch = self.core.store.feed(after, FeedLimit::MAX).await?;
-            let lost: Vec<StoredEvent> = batch
+            let batch = self.core.store.messages(after, FeedLimit::MAX).await?;
+            let lost: Vec<FeedMessage> = batch
                 .events
                 .into_iter()
                 .take_while(|event| event.feed <= self.position)
                 .filter(|event| {
-                    let time = event.record.ingest_time;
+                    let time = event.ingest_time;
                     let is_there = self.is_there(event, ids);
                     // What is before the beginning of the stream was never in it.
                     has_begun |= is_there || (is_near && time >= self.created_at);
@@ -128,11 +128,11 @@ impl Publisher<'_> {
                     count = lost.len(),
                     "the broker lost messages; they are published again"
                 );
-                if self.publish(&lost).await? > 0 {
+                let count = u64::try_from(lost.len()).unwrap_or(u64::MAX);
+                if self.publish(lost).await? > 0 {
                     // It was not there a moment ago: the broker only remembers its id.
                     return Err(Trouble::Remembered);
                 }
-                let count = u64::try_from(lost.len()).unwrap_or(u64::MAX);
                 self.streaming.facts.note(|seen| seen.restored += count);
             }
             after = batch.next;
@@ -145,10 +145,8 @@ impl Publisher<'_> {
         }
     }
 
-    fn is_there(&self, event: &StoredEvent, ids: &HashSet<String>) -> bool {
-        let record = &event.record;
-        let id = message_id(self.log_epoch, record.event.execution_id, record.seq);
-        ids.contains(id.as_str())
+    fn is_there(&self, event: &FeedMessage, ids: &HashSet<String>) -> bool {
+        ids.contains(event.id(self.log_epoch).as_str())
     }
 }
 

@@ -47,7 +47,7 @@ WITH ready AS MATERIALIZED (
         AND (due.bytes <= $3::bigint OR due.turn = 1)
     RETURNING {claimed_columns}, outbox.status, outbox.available_at
 )
-SELECT {taken_columns}, {event_columns}, event.tx::text::bigint, event.position,
+SELECT {taken_columns}, {event_columns},
     taken.status = 'DEAD'
 FROM taken
 LEFT JOIN LATERAL (

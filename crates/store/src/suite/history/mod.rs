@@ -19,7 +19,7 @@ use noetl_types::{
 
 use super::fixture::{Run, all_executions, at};
 use crate::{ClaimedMessage, CommandChoice, CommandFilter, FeedLimit, LogPage, Store};
-use dice::Dice;
+pub(crate) use dice::Dice;
 
 /// Runs that one lane may make.
 const LANE: i64 = 100_000;

@@ -28,7 +28,7 @@ fn claimed(row: &ClaimedMessage) -> impl std::fmt::Debug {
         row.message_id.clone(),
         row.subject.clone(),
         row.attempts,
-        row.payload.to_string(),
+        row.payload.clone().into_canonical(),
     )
 }
 
