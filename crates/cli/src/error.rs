@@ -146,16 +146,11 @@ impl Error {
                 "bring it up to date with 'noetl db migrate', or start a server of this version"
                     .to_owned(),
             ),
-            Self::Unreadable { source, .. } => match source.kind() {
-                io::ErrorKind::PermissionDenied => Some("check its permissions".to_owned()),
-                io::ErrorKind::NotADirectory => Some("a part of the path is a file".to_owned()),
-                io::ErrorKind::IsADirectory => Some("name a file inside it".to_owned()),
-                _ => None,
-            },
-            Self::NotText { wide: true, .. } => {
-                Some("it looks like UTF-16; save it as UTF-8".to_owned())
+            Self::Unreadable { source, .. } => unreadable_help(source),
+            Self::NotText { wide, .. } => {
+                let guess = if *wide { "it looks like UTF-16; " } else { "" };
+                Some(format!("{guess}save it as UTF-8"))
             }
-            Self::NotText { .. } => Some("save it as UTF-8".to_owned()),
             Self::NothingFound { .. } => {
                 Some("name a file, or a directory with playbooks".to_owned())
             }
@@ -189,20 +184,17 @@ impl Error {
             Self::NoRun { .. } => Some("see them with: noetl runs list".to_owned()),
             Self::NoDefinition {
                 near: Some(near), ..
+            }
+            | Self::NoWorker {
+                near: Some(near), ..
             } => Some(format!("did you mean {near}?")),
             Self::NoDefinition { near: None, .. } => {
                 Some("see them with: noetl catalog list".to_owned())
             }
-            Self::NoWorker {
-                near: Some(near), ..
-            } => Some(format!("did you mean {near}?")),
             Self::NoWorker { near: None, .. } => {
                 Some("see them with: noetl worker list".to_owned())
             }
-            Self::NoDatabase { .. } => Some(
-                "the first 'noetl run' or 'noetl dev' makes it; name another by --store sqlite:PATH"
-                    .to_owned(),
-            ),
+            Self::NoDatabase { .. } => Some(NO_DATABASE_HELP.to_owned()),
             Self::InTheWay { .. } => Some("name another file, or remove that one".to_owned()),
             Self::ManyRuns { .. } => Some("give more of its digits".to_owned()),
             Self::NothingWaits { run } => Some(format!("see why with: noetl runs explain {run}")),
@@ -285,6 +277,19 @@ impl Error {
         }
         Ok(())
     }
+}
+
+const NO_DATABASE_HELP: &str =
+    "the first 'noetl run' or 'noetl dev' makes it; name another by --store sqlite:PATH";
+
+fn unreadable_help(error: &io::Error) -> Option<String> {
+    let help = match error.kind() {
+        io::ErrorKind::PermissionDenied => "check its permissions",
+        io::ErrorKind::NotADirectory => "a part of the path is a file",
+        io::ErrorKind::IsADirectory => "name a file inside it",
+        _ => return None,
+    };
+    Some(help.to_owned())
 }
 
 fn platform_help(error: &ApiError) -> Option<String> {

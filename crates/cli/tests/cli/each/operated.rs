@@ -66,15 +66,8 @@ fn tokens() {
             &[(first, "noetl_SECRET"), (second, "noetl_SECRET")],
         );
     let list = show().both(&["token", "list"]);
-    let id = |name: &str| {
-        let listed = Ran::from(line(&["token", "list", "-o", "jsonl"]).output().unwrap());
-        let mut tokens = listed.out.lines().map(|line| {
-            let token: serde_json::Value = serde_json::from_str(line).unwrap();
-            (token["name"] == name).then(|| token["id"].as_str().unwrap().to_owned())
-        });
-        tokens.find_map(|id| id).unwrap()
-    };
-    let (ci, hand) = (id("ci"), id("hand"));
+    let listed = Ran::from(line(&["token", "list", "-o", "jsonl"]).output().unwrap());
+    let (ci, hand) = (id_of("ci", &listed.out), id_of("hand", &listed.out));
     show()
         .piped(&["token", "revoke", &ci])
         .piped(&["token", "revoke", &ci, "--yes"])
@@ -90,6 +83,15 @@ fn tokens() {
     list.both(&["token", "list"])
         .was_piped(&["token", "list"], &refused)
         .is("token_list", &[]);
+}
+
+/// The id of a token in a list, a line of JSON for each.
+fn id_of(name: &str, listed: &str) -> String {
+    let mut tokens = listed.lines().map(|line| {
+        let token: serde_json::Value = serde_json::from_str(line).unwrap();
+        (token["name"] == name).then(|| token["id"].as_str().unwrap().to_owned())
+    });
+    tokens.find_map(|id| id).unwrap()
 }
 
 #[test]
