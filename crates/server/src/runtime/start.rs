@@ -114,15 +114,7 @@ impl Runtime {
                 .core
                 .start_of(execution_id, &definition, &request, &facts)
         };
-        let begun = ExecuteAnswer {
-            execution_id,
-            status: "started".into(),
-            commands_generated: 0,
-            path: path.clone(),
-            version: definition.entry.version,
-            catalog_id: definition.entry.catalog_id,
-            outcome: None,
-        };
+        let begun = started(execution_id, &definition);
         let idempotency = launch.once.map(|once| once.claim(&begun, now));
         let (letter, answer) = Letter::new(Input::Start(Box::new(start)));
         let letter = letter.claiming(Claims {
@@ -273,6 +265,20 @@ pub(super) struct ChildStart {
     pub(super) version: Option<u32>,
     /// Its payload.
     pub(super) payload: Json,
+}
+
+/// What whoever starts an execution is told, as far as that is known before it begins.
+fn started(execution_id: ExecutionId, definition: &Definition) -> ExecuteAnswer {
+    let entry = &definition.entry;
+    ExecuteAnswer {
+        execution_id,
+        status: "started".into(),
+        commands_generated: 0,
+        path: entry.path.clone(),
+        version: entry.version,
+        catalog_id: entry.catalog_id,
+        outcome: None,
+    }
 }
 
 /// Refuses a time that nobody will see.
