@@ -7,6 +7,7 @@ use std::time::Duration;
 use noetl_api::command::{LeaseRequest, LeasedCommand, NextLease};
 use noetl_api::{ApiError, WorkerApi};
 use noetl_types::limits::LeaseBatch;
+use noetl_types::redact::SecretsOfRuns;
 use noetl_types::{Millis, Text, Timestamp};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
@@ -35,6 +36,8 @@ pub(crate) struct Shop {
     /// What tools may ask of the server.
     pub(crate) errands: Arc<Errands>,
     pub(crate) holdings: Holdings,
+    /// What has to be hidden in all that is done for a run.
+    pub(crate) secrets: SecretsOfRuns,
     pub(crate) chance: Chance,
     /// One permit for each command that may run at once.
     pub(crate) slots: Arc<Semaphore>,
@@ -68,6 +71,7 @@ impl Shop {
             errands: Arc::new(Errands::new(Arc::clone(&api), Arc::clone(&library))),
             library,
             holdings: Holdings::default(),
+            secrets: SecretsOfRuns::default(),
             chance: Chance::new(),
             slots: Arc::new(Semaphore::new(slots)),
             outbox,

@@ -374,8 +374,8 @@ impl Work {
         Ok(CallSpec {
             kind: task.kind.value,
             label: Arc::clone(&task.label.value),
-            config: self.fields(&task.config, &scope)?,
-            auth: auth.map(|auth| self.value(auth, &scope)).transpose()?,
+            config: self.config(task, &scope)?,
+            auth: auth.map(|auth| self.auth(auth, &scope)).transpose()?,
             libs: task.libs.clone(),
             run: self.runs.get(self.at).copied().unwrap_or(1),
             attempt: self.attempt,
