@@ -171,7 +171,9 @@ impl Secrets {
     #[must_use]
     pub fn hide_fields(&self, fields: JsonMap) -> JsonMap {
         let fields = fields.into_iter();
-        fields.map(|(name, value)| (name, self.hide(value))).collect()
+        fields
+            .map(|(name, value)| (name, self.hide(value)))
+            .collect()
     }
 
     fn hide_number(&self, digits: &str, value: Json) -> Json {

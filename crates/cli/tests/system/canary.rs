@@ -106,12 +106,14 @@ impl Aviary {
         let workers = ["w1", "w2"].map(|name| self.worker(name));
         let stopped = self.cancelled(&caller).await;
         for (run, paths) in &runs {
-            let ended = |status: &noetl_api::execution::StatusView| status.completed || status.failed;
+            let ended =
+                |status: &noetl_api::execution::StatusView| status.completed || status.failed;
             caller.until(*run, ended).await;
             let status = caller.status(*run).await;
-            let expected = match paths.iter().any(|path| path.is_last) {
-                true => ExecutionStatus::Failed,
-                false => ExecutionStatus::Completed,
+            let expected = if paths.iter().any(|path| path.is_last) {
+                ExecutionStatus::Failed
+            } else {
+                ExecutionStatus::Completed
             };
             assert_eq!(status.status, expected, "{status:?}");
         }
@@ -142,8 +144,13 @@ impl Aviary {
     async fn keep(&self, path: &Path) {
         let (kind, data) = path.credential;
         let data = data.replace("<V>", &secret(path.name));
-        let body = format!(r#"{{"name":"c_{}","type":"{kind}","data":{data}}}"#, path.name);
-        post(self.url(), "/api/credentials", &json(&body)).await.ok();
+        let body = format!(
+            r#"{{"name":"c_{}","type":"{kind}","data":{data}}}"#,
+            path.name
+        );
+        post(self.url(), "/api/credentials", &json(&body))
+            .await
+            .ok();
     }
 
     async fn register(&self, caller: &Caller, name: &str, body: &str) {
@@ -154,7 +161,10 @@ impl Aviary {
             .replace("<URL>", &self.world.url)
             .replace("<DSN>", &self.tables.config())
             .replace("<NATS>", self.pond.url())
-            .replace("<FILE>", &self.outside.path().join("tasks.db").display().to_string());
+            .replace(
+                "<FILE>",
+                &self.outside.path().join("tasks.db").display().to_string(),
+            );
         let request = RegisterRequest {
             content,
             resource_type: None,
@@ -193,9 +203,10 @@ impl Aviary {
             let words = words(paths);
             for place in places::commands(&self.house, self.url(), *run) {
                 let tells_all = place.is_of("runs events") || place.is_of("runs tail");
-                places.push(match tells_all {
-                    true => place.proven_by(words.clone()),
-                    false => place.proven_by([run.to_string()]),
+                places.push(if tells_all {
+                    place.proven_by(words.clone())
+                } else {
+                    place.proven_by([run.to_string()])
                 });
             }
             for (path, proofs) in [
@@ -231,9 +242,12 @@ impl Aviary {
         let mut places = loop {
             let streams = places::messages(&self.nats).await.into_iter();
             let streams: Vec<Place> = streams
-                .map(|place| match place.is_of("noetl_events") {
-                    true => place.proven_by(all_words()),
-                    false => place.proven_by(["execution_id"]),
+                .map(|place| {
+                    if place.is_of("noetl_events") {
+                        place.proven_by(all_words())
+                    } else {
+                        place.proven_by(["execution_id"])
+                    }
                 })
                 .collect();
             if streams.len() == 2 && streams.iter().all(Place::is_proven) {
@@ -253,9 +267,10 @@ fn log(house: &House, name: &str) -> Stdio {
 
 /// What has to be found in the files of the house for the search to mean anything.
 fn proven(place: Place) -> Place {
-    match place.is_of(".log") {
-        true => place.proven_by(["DEBUG"]),
-        false => place,
+    if place.is_of(".log") {
+        place.proven_by(["DEBUG"])
+    } else {
+        place
     }
 }
 
@@ -288,7 +303,9 @@ keychain:
 "
     .to_owned();
     for Path { name, .. } in paths {
-        text.push_str(&format!("  - {{ name: {name}, kind: bearer, auth: c_{name} }}\n"));
+        text.push_str(&format!(
+            "  - {{ name: {name}, kind: bearer, auth: c_{name} }}\n"
+        ));
     }
     text.push_str("workflow:\n");
     let next = paths.iter().skip(1).map(|path| path.name).chain(["end"]);
@@ -301,9 +318,10 @@ keychain:
             .replace("<M>", &format!("{{{{ 'seen' ~ 'it_{name}' }}}}"))
             .replace("<N>", name)
             .replace('\n', "\n      ");
-        let when = match path.fails {
-            true => ", when: \"{{ event.name == 'call.error' }}\"",
-            false => "",
+        let when = if path.fails {
+            ", when: \"{{ event.name == 'call.error' }}\""
+        } else {
+            ""
         };
         text.push_str(&format!("  - step: {name}\n"));
         if !path.step.is_empty() {
@@ -311,7 +329,9 @@ keychain:
         }
         text.push_str(&format!("    tool:\n      {tool}\n"));
         if !path.is_last {
-            text.push_str(&format!("    next: {{ arcs: [{{ step: {next}{when} }}] }}\n"));
+            text.push_str(&format!(
+                "    next: {{ arcs: [{{ step: {next}{when} }}] }}\n"
+            ));
         }
     }
     if !paths.iter().any(|path| path.is_last) {

@@ -90,7 +90,10 @@ impl Work {
             name: Arc::clone(&entry.name.value),
             kind: entry.kind,
             provider: entry.provider.clone(),
-            auth: auth.as_ref().map(|auth| self.plain_auth(auth)).transpose()?,
+            auth: auth
+                .as_ref()
+                .map(|auth| self.plain_auth(auth))
+                .transpose()?,
             token: one(token)?,
             endpoint: one(endpoint)?,
             method: entry.method.clone(),

@@ -408,7 +408,10 @@ fn a_secret_is_asked_for_when_it_is_read_and_is_hidden_with_all_that_is_made_fro
 #[test]
 fn a_secret_is_no_name_of_a_credential() {
     for (task, is_refused) in [
-        ("{ kind: http, url: 'x', auth: '{{ keychain.api.token }}' }", true),
+        (
+            "{ kind: http, url: 'x', auth: '{{ keychain.api.token }}' }",
+            true,
+        ),
         (
             "{ kind: http, url: 'x', auth: { source: credential, key: '{{ keychain.api.token }}' } }",
             true,
@@ -417,7 +420,10 @@ fn a_secret_is_no_name_of_a_credential() {
             "{ kind: transfer, source: { type: http, url: 'x', auth: '{{ keychain.api.token }}' }, target: {} }",
             true,
         ),
-        ("{ kind: http, url: 'x', auth: '{{ keychain.api }}' }", false),
+        (
+            "{ kind: http, url: 'x', auth: '{{ keychain.api }}' }",
+            false,
+        ),
         (
             "{ kind: http, url: 'x', auth: { type: bearer, token: '{{ keychain.api.token }}' } }",
             false,

@@ -90,7 +90,10 @@ fn leaves_are_secret_one_by_one() {
 #[test]
 fn what_is_made_from_a_secret_inside_of_a_text_is_told_by_itself() {
     for (text, expected) in [
-        ("a {{ keychain.pg.password | upper }} b {{ plain }}", "HUNTER22"),
+        (
+            "a {{ keychain.pg.password | upper }} b {{ plain }}",
+            "HUNTER22",
+        ),
         (
             "{% set p %}<{{ keychain.pg.password }}>{% endset %}{{ plain }}{{ p | upper }}",
             "<HUNTER22>",
@@ -106,7 +109,11 @@ fn what_is_made_from_a_secret_inside_of_a_text_is_told_by_itself() {
     }
     let beside = template("{{ keychain.pg.password }} {{ plain }}");
     let rendered = beside.render(&names()).unwrap();
-    assert!(!rendered.secret_values().any(|value| *value == Json::from("open")));
+    assert!(
+        !rendered
+            .secret_values()
+            .any(|value| *value == Json::from("open"))
+    );
 }
 
 #[test]
@@ -121,7 +128,11 @@ fn a_secret_key_makes_its_map_secret() {
         json(r#"{"outer": {"hunter22": 1, "b": 2}}"#)
     );
     assert_eq!(rendered.redacted(), json(r#"{"outer": "[REDACTED]"}"#));
-    assert!(rendered.secret_values().any(|value| *value == Json::from(SECRET)));
+    assert!(
+        rendered
+            .secret_values()
+            .any(|value| *value == Json::from(SECRET))
+    );
 }
 
 #[test]

@@ -51,7 +51,8 @@ impl<'t> Written<'t> {
                 }
             }
             if self.longer.is_empty() {
-                let is_cut = count >= SHORTEST_SECRET && self.ends.iter().any(|at| self.ends_at(*at));
+                let is_cut =
+                    count >= SHORTEST_SECRET && self.ends.iter().any(|at| self.ends_at(*at));
                 return is_cut.then_some(self.cut?);
             }
             self.longer.sort_unstable();
@@ -130,7 +131,9 @@ fn backslashes(rest: &[u8]) -> usize {
 
 fn number(digits: &[u8]) -> Option<u16> {
     let digit = |byte: &u8| char::from(*byte).to_digit(16);
-    let number = digits.iter().try_fold(0, |sum, byte| Some(sum * 16 + digit(byte)?))?;
+    let number = digits
+        .iter()
+        .try_fold(0, |sum, byte| Some(sum * 16 + digit(byte)?))?;
     u16::try_from(number).ok()
 }
 

@@ -115,7 +115,10 @@ result:
   json: "{{ {'a': <K>} | tojson }}"
   word: "<M>""#,
     ),
-    says("noop_keys", r#"{ kind: noop, result: { "{{ <K> | upper }}": "<M>" } }"#),
+    says(
+        "noop_keys",
+        r#"{ kind: noop, result: { "{{ <K> | upper }}": "<M>" } }"#,
+    ),
     says(
         "noop_sets",
         r#"{ kind: noop, result: 1, set: { ctx.kept: "<S> <M>", iter.kept: "<S>" } }"#,
@@ -133,8 +136,11 @@ spec: { policy: { rules: [{ when: "{{ <K> == 'x' }}", then: { do: retry } }, { e
 result: { a: { b: "<S> <M>" } }
 output: { inline_max_bytes: 0, select: [{ path: "$.a.b", as: part }] }"#,
     ),
-    says("noop_loops", r#"{ kind: noop, result: "<S> <M> {{ iter.n }}" }"#)
-        .under("loop: { in: [1, 2, 3], iterator: n, spec: { mode: parallel } }"),
+    says(
+        "noop_loops",
+        r#"{ kind: noop, result: "<S> <M> {{ iter.n }}" }"#,
+    )
+    .under("loop: { in: [1, 2, 3], iterator: n, spec: { mode: parallel } }"),
 ];
 
 const PYTHON: &[Path] = &[
@@ -230,15 +236,20 @@ code: |
 ];
 
 const SHELL: &[Path] = &[
-    says("shell_says", r#"{ kind: shell, command: "echo '<S>' <M>" }"#),
+    says(
+        "shell_says",
+        r#"{ kind: shell, command: "echo '<S>' <M>" }"#,
+    ),
     fails(
         "shell_fails",
         r#"{ kind: shell, command: "echo '<S>' <M>; echo '<S>' <M> >&2; exit 3" }"#,
     ),
     fails(
         "shell_tries_again",
-        twice!(r#"kind: shell
-command: "echo '<S>' <M> >&2; exit 1""#),
+        twice!(
+            r#"kind: shell
+command: "echo '<S>' <M> >&2; exit 1""#
+        ),
     ),
     says(
         "shell_derives",
@@ -265,7 +276,10 @@ command: "echo '<S>' <M> >&2; exit 1""#),
         "shell_dies",
         r#"{ kind: shell, command: "echo '<S>' <M> >&2; kill -9 $$" }"#,
     ),
-    fails("shell_is_named", r#"{ kind: shell, shell: "/no/<S>/<M>", command: "true" }"#),
+    fails(
+        "shell_is_named",
+        r#"{ kind: shell, shell: "/no/<S>/<M>", command: "true" }"#,
+    ),
 ];
 
 const HTTP: &[Path] = &[
@@ -409,13 +423,19 @@ target: { type: sqlite, database: "<FILE>", table: rows }"#,
 ];
 
 const SCRIPT: &[Path] = &[
-    says("script_says", r#"{ kind: script, script: { type: inline, content: "echo '<S>' <M>" } }"#),
+    says(
+        "script_says",
+        r#"{ kind: script, script: { type: inline, content: "echo '<S>' <M>" } }"#,
+    ),
     fails(
         "script_fails",
         r#"{ kind: script, script: { type: inline, content: "echo '<S>' <M> >&2; exit 4" } }"#,
     ),
-    fails("script_nowhere", r#"{ kind: script, script: { type: local, uri: "/no/<S>/<M>.sh" } }"#)
-        .silent(),
+    fails(
+        "script_nowhere",
+        r#"{ kind: script, script: { type: local, uri: "/no/<S>/<M>.sh" } }"#,
+    )
+    .silent(),
 ];
 
 const MCP: &[Path] = &[
@@ -431,11 +451,18 @@ arguments: { token: "<S>", word: "<M>" }"#,
         "mcp_fails",
         r#"{ kind: mcp, endpoint: "<URL>/mcp", tool: fail, arguments: { token: "<S>", word: "<M>" } }"#,
     ),
-    fails("mcp_refused", r#"{ kind: mcp, endpoint: "<URL>/status/400?<S>", tool: echo }"#).silent(),
+    fails(
+        "mcp_refused",
+        r#"{ kind: mcp, endpoint: "<URL>/status/400?<S>", tool: echo }"#,
+    )
+    .silent(),
 ];
 
 const ARTIFACT: &[Path] = &[
-    says("artifact_keeps", r#"{ kind: artifact, action: put, data: { token: "<S>", word: "<M>" } }"#),
+    says(
+        "artifact_keeps",
+        r#"{ kind: artifact, action: put, data: { token: "<S>", word: "<M>" } }"#,
+    ),
     says(
         "artifact_is_named",
         r#"{ kind: artifact, action: put, data: "<M>", input: { name: "<S>" } }"#,
@@ -445,7 +472,10 @@ const ARTIFACT: &[Path] = &[
         r#"{ kind: artifact, action: get, result_ref: "noetl://execution/1/result/<S>/1" }"#,
     )
     .silent(),
-    fails("artifact_is_none", r#"{ kind: result_fetch, input: { result_ref: "<S> <M>" } }"#),
+    fails(
+        "artifact_is_none",
+        r#"{ kind: result_fetch, input: { result_ref: "<S> <M>" } }"#,
+    ),
 ];
 
 const PLAYBOOK: &[Path] = &[
@@ -499,10 +529,21 @@ const NATS: &[Path] = &[
 ];
 
 const LACKING: &[Path] = &[
-    fails("lacking_duckdb", r#"{ kind: duckdb, query: "SELECT '<S>'" }"#).silent(),
-    fails("lacking_snowflake", r#"{ kind: snowflake, query: "SELECT 1", password: "<S>" }"#).silent(),
-    fails("lacking_kafka", r#"{ kind: subscription, source: kafka, topic: "<S>", operation: poll }"#)
-        .silent(),
+    fails(
+        "lacking_duckdb",
+        r#"{ kind: duckdb, query: "SELECT '<S>'" }"#,
+    )
+    .silent(),
+    fails(
+        "lacking_snowflake",
+        r#"{ kind: snowflake, query: "SELECT 1", password: "<S>" }"#,
+    )
+    .silent(),
+    fails(
+        "lacking_kafka",
+        r#"{ kind: subscription, source: kafka, topic: "<S>", operation: poll }"#,
+    )
+    .silent(),
     fails(
         "lacking_kubernetes",
         r#"{ kind: container, runtime: kubernetes, image: i, env: { WHO: "<S>" } }"#,
@@ -511,19 +552,30 @@ const LACKING: &[Path] = &[
 ];
 
 const KEYCHAIN: &[Path] = &[
-    says("keychain_token", r#"{ kind: noop, result: "{{ keychain.issued.token }} <M>" }"#)
-        .with("secret", r#"{"client_id":"someone","client_secret":"<V>"}"#),
-    fails("keychain_refused", r#"{ kind: noop, result: "{{ keychain.refused.token }}" }"#)
-        .with("secret", r#"{"client_id":"someone","client_secret":"<V>"}"#)
-        .silent(),
-    says("keychain_mapped", r#"{ kind: noop, result: "{{ keychain.mapped.inner | upper }} <M>" }"#)
-        .with("secret", r#"{"outer":{"inner":"<V>"}}"#),
+    says(
+        "keychain_token",
+        r#"{ kind: noop, result: "{{ keychain.issued.token }} <M>" }"#,
+    )
+    .with("secret", r#"{"client_id":"someone","client_secret":"<V>"}"#),
+    fails(
+        "keychain_refused",
+        r#"{ kind: noop, result: "{{ keychain.refused.token }}" }"#,
+    )
+    .with("secret", r#"{"client_id":"someone","client_secret":"<V>"}"#)
+    .silent(),
+    says(
+        "keychain_mapped",
+        r#"{ kind: noop, result: "{{ keychain.mapped.inner | upper }} <M>" }"#,
+    )
+    .with("secret", r#"{"outer":{"inner":"<V>"}}"#),
 ];
 
 const END: &[Path] = &[fails(
     "end_fails",
-    twice!(r#"kind: python
+    twice!(
+        r#"kind: python
 input: { token: "<S>", word: "<M>" }
-code: 'raise RuntimeError(f"{token} {word}")'"#),
+code: 'raise RuntimeError(f"{token} {word}")'"#
+    ),
 )
 .last()];

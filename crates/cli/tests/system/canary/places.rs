@@ -34,7 +34,10 @@ impl Place {
     }
 
     /// The same where these words must be found.
-    pub(super) fn proven_by<S: Into<String>>(mut self, proofs: impl IntoIterator<Item = S>) -> Self {
+    pub(super) fn proven_by<S: Into<String>>(
+        mut self,
+        proofs: impl IntoIterator<Item = S>,
+    ) -> Self {
         self.proofs.extend(proofs.into_iter().map(Into::into));
         self
     }
@@ -80,7 +83,9 @@ fn packed(tag: &str) -> impl Iterator<Item = String> {
             .collect();
         let sextets = bits.chunks_exact(6).skip((shift * 8).div_ceil(6));
         let number = |bits: &[bool]| bits.iter().fold(0, |sum, bit| sum * 2 + usize::from(*bit));
-        sextets.map(|bits| char::from(LETTERS[number(bits)])).collect()
+        sextets
+            .map(|bits| char::from(LETTERS[number(bits)]))
+            .collect()
     })
 }
 

@@ -43,7 +43,11 @@ async fn serve(mut stream: TcpStream, traces: Arc<Mutex<String>>, token: Arc<str
     let Some(asked) = read(&mut stream).await else {
         return;
     };
-    let (path, query) = asked.line().1.split_once('?').unwrap_or((asked.line().1, ""));
+    let (path, query) = asked
+        .line()
+        .1
+        .split_once('?')
+        .unwrap_or((asked.line().1, ""));
     let echo = Json::object([
         ("head", Json::from(&*asked.head)),
         ("text", Json::from(&*asked.text)),
@@ -66,7 +70,10 @@ async fn serve(mut stream: TcpStream, traces: Arc<Mutex<String>>, token: Arc<str
         "/status/503" => ("503 Service Unavailable", String::new(), echo),
         "/rows" => {
             let told = asked.header("authorization").unwrap_or("");
-            let rows = Json::object([("data", Json::list([Json::object([("v", Json::from(told))])]))]);
+            let rows = Json::object([(
+                "data",
+                Json::list([Json::object([("v", Json::from(told))])]),
+            )]);
             ("200 OK", String::new(), rows.to_string())
         }
         "/token" => {

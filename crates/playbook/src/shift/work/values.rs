@@ -7,9 +7,7 @@ use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind};
 use super::super::scope::{TaskScope, WHOLE};
 use super::{Side, Stuck, Want, Work};
 use crate::model::{Fields, Set, SetTarget, Task, ToolKind};
-use crate::template::{
-    Dynamic, Need, RenderError, RenderErrorKind, Rendered, Segment, ValuePath,
-};
+use crate::template::{Dynamic, Need, RenderError, RenderErrorKind, Rendered, Segment, ValuePath};
 
 /// Rendered values of a `set` and where they go.
 pub(super) type Writes = Vec<(SetTarget, Json)>;

@@ -130,9 +130,8 @@ async fn what_was_lent_is_hidden_in_what_comes_back() {
     let run = begun.text_at("/execution_id");
     let lease = json!({ "worker_id": "w1", "pool": "shared", "wait_ms": 10_000 });
     let leased = post(&worker, "/api/commands/lease", lease).await;
-    let lent = format!(
-        "/api/credentials/api_main?include_data=true&execution_id={run}&worker_id=w1"
-    );
+    let lent =
+        format!("/api/credentials/api_main?include_data=true&execution_id={run}&worker_id=w1");
     let lent = house.call(&worker, Method::GET, &lent, json!({})).await;
     assert_eq!(lent.text_at("/data/token"), SECRET);
 
@@ -153,7 +152,11 @@ async fn what_was_lent_is_hidden_in_what_comes_back() {
     let events = format!("/api/executions/{run}/events?limit=500");
     let events = house.call(&user, Method::GET, &events, json!({})).await;
     assert!(!events.text.contains(SECRET), "{}", events.text);
-    assert!(events.text.matches("[REDACTED]").count() >= 4, "{}", events.text);
+    assert!(
+        events.text.matches("[REDACTED]").count() >= 4,
+        "{}",
+        events.text
+    );
 }
 
 #[tokio::test]
