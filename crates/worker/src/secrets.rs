@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use noetl_api::credential::{CredentialView, CredentialWish};
 use noetl_playbook::model::{KeychainKind, Playbook, ToolKind};
-use noetl_playbook::shift::EntrySpec;
+use noetl_playbook::shift::{EntrySpec, secrets_of};
 use noetl_tools::Call;
 use noetl_types::redact::Hidden;
 use noetl_types::{ErrorCode, Json, JsonMap, TaskError, TaskErrorKind, Text};
@@ -81,7 +81,7 @@ impl Locker {
                 Ok(Json::object(fields.map(|field| (field, Json::from("")))))
             }
             Ok(secret) => {
-                self.hidden.add_for_run(&secret);
+                self.hidden.add_for_run(&secrets_of(&secret));
                 Ok(secret)
             }
             Err(error) => Err(error),

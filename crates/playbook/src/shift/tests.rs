@@ -384,7 +384,7 @@ fn a_secret_is_asked_for_when_it_is_read_and_is_hidden_with_all_that_is_made_fro
             Do::Unlock(spec, unlocking) => {
                 asked += 1;
                 assert_eq!((&*spec.name, spec.auth), ("api", Some(Json::from("x"))));
-                unlocking.unlocked(Ok(json(r#"{"token":"sesame-42"}"#)))
+                unlocking.unlocked(Ok(json(r#"{"token":"sesame-42","type":"bearer"}"#)))
             }
             Do::Call(spec, calling) => {
                 calls.push(Json::from(spec.config).to_string());
@@ -403,6 +403,7 @@ fn a_secret_is_asked_for_when_it_is_read_and_is_hidden_with_all_that_is_made_fro
     for seen in ["sesame-42", "SESAME-42"] {
         assert_eq!(secrets.hidden_in(seen).as_deref(), Some("[REDACTED]"));
     }
+    assert_eq!(secrets.hidden_in("a bearer"), None);
 }
 
 #[test]

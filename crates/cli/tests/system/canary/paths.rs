@@ -102,7 +102,7 @@ const NOOP: &[Path] = &[
     says(
         "noop_gives",
         r#"kind: noop
-result: { plain: "<S> <M>", list: ["<S>", { deep: "x<S>" }] }"#,
+result: { plain: "<S>", list: ["<S>", { deep: "x<S>" }], word: "<M>" }"#,
     ),
     says(
         "noop_derives",
@@ -117,11 +117,11 @@ result:
     ),
     says(
         "noop_keys",
-        r#"{ kind: noop, result: { "{{ <K> | upper }}": "<M>" } }"#,
+        r#"{ kind: noop, result: { inner: { "{{ <K> | upper }}": 1 }, word: "<M>" } }"#,
     ),
     says(
         "noop_sets",
-        r#"{ kind: noop, result: 1, set: { ctx.kept: "<S> <M>", iter.kept: "<S>" } }"#,
+        r#"{ kind: noop, result: 1, set: { ctx.kept: "<S>", ctx.word: "<M>", iter.kept: "<S>" } }"#,
     ),
     fails("noop_broken", r#"{ kind: noop, result: "{{ <K> + 1 }}" }"#).silent(),
     says(
@@ -133,12 +133,12 @@ spec: { policy: { rules: [{ when: "{{ <K> == 'x' }}", then: { do: retry } }, { e
     says(
         "noop_selected",
         r#"kind: noop
-result: { a: { b: "<S> <M>" } }
-output: { inline_max_bytes: 0, select: [{ path: "$.a.b", as: part }] }"#,
+result: { a: { b: "<S>", c: "<M>" } }
+output: { inline_max_bytes: 0, select: [{ path: "$.a.b", as: part }, { path: "$.a.c", as: word }] }"#,
     ),
     says(
         "noop_loops",
-        r#"{ kind: noop, result: "<S> <M> {{ iter.n }}" }"#,
+        r#"{ kind: noop, result: ["<S>", "<M>", "{{ iter.n }}"] }"#,
     )
     .under("loop: { in: [1, 2, 3], iterator: n, spec: { mode: parallel } }"),
 ];
@@ -279,7 +279,8 @@ command: "echo '<S>' <M> >&2; exit 1""#
     fails(
         "shell_is_named",
         r#"{ kind: shell, shell: "/no/<S>/<M>", command: "true" }"#,
-    ),
+    )
+    .silent(),
 ];
 
 const HTTP: &[Path] = &[
@@ -386,7 +387,8 @@ const SQLITE: &[Path] = &[
     fails(
         "sqlite_nowhere",
         r#"{ kind: sqlite, database: "/no/<S>/<M>.db", query: "SELECT 1" }"#,
-    ),
+    )
+    .silent(),
     // The word is told where the secret is found again, by a step that was lent none.
     says(
         "sqlite_leaves",
@@ -401,9 +403,11 @@ const SQLITE: &[Path] = &[
 const TRANSFER: &[Path] = &[
     says(
         "transfer_moves",
-        r#"kind: transfer
-source: { type: http, url: "<URL>/rows", auth: c_<N>, data_path: data }
-target: { type: sqlite, database: "<FILE>", table: rows }"#,
+        r#"- { name: table, kind: sqlite, database: "<FILE>", command: "CREATE TABLE moved (v TEXT)" }
+- name: move
+  kind: transfer
+  source: { type: http, url: "<URL>/rows", auth: c_<N>, data_path: data }
+  target: { type: sqlite, database: "<FILE>", table: moved }"#,
     )
     .silent(),
     fails(
@@ -417,7 +421,7 @@ target: { type: sqlite, database: "<FILE>", table: "t_{{ <K> | replace('-', '_')
         "transfer_refused",
         r#"kind: transfer
 source: { type: http, url: "<URL>/status/500?<M>", auth: c_<N> }
-target: { type: sqlite, database: "<FILE>", table: rows }"#,
+target: { type: sqlite, database: "<FILE>", table: moved }"#,
     )
     .silent(),
 ];
@@ -461,11 +465,13 @@ arguments: { token: "<S>", word: "<M>" }"#,
 const ARTIFACT: &[Path] = &[
     says(
         "artifact_keeps",
-        r#"{ kind: artifact, action: put, data: { token: "<S>", word: "<M>" } }"#,
+        r#"- { name: kept, kind: artifact, action: put, data: { token: "<S>", word: "<M>" } }
+- { name: got, kind: artifact, action: get, result_ref: "{{ kept.ref }}" }"#,
     ),
     says(
         "artifact_is_named",
-        r#"{ kind: artifact, action: put, data: "<M>", input: { name: "<S>" } }"#,
+        r#"- { name: kept, kind: artifact, action: put, data: ["<M>"], input: { name: "<S>" } }
+- { name: got, kind: artifact, action: get, result_ref: "{{ kept.ref }}" }"#,
     ),
     fails(
         "artifact_is_gone",
@@ -475,13 +481,14 @@ const ARTIFACT: &[Path] = &[
     fails(
         "artifact_is_none",
         r#"{ kind: result_fetch, input: { result_ref: "<S> <M>" } }"#,
-    ),
+    )
+    .silent(),
 ];
 
 const PLAYBOOK: &[Path] = &[
     says(
         "playbook_passes",
-        r#"- { name: made, kind: noop, result: "<S> <M>" }
+        r#"- { name: made, kind: noop, result: { token: "<S>", word: "<M>" } }
 - { name: child, kind: playbook, path: canary/child, return_result: true, input: { given: "{{ made }}" } }"#,
     ),
     says(
@@ -493,11 +500,11 @@ const PLAYBOOK: &[Path] = &[
 const CONTAINER: &[Path] = &[
     says(
         "container_says",
-        r#"{ kind: container, runtime: local, image: "some:1", env: { WHO: "<S> <M>" } }"#,
+        r#"{ kind: container, runtime: local, image: "some:1", env: { WHO: "<S>", WORD: "<M>" } }"#,
     ),
     fails(
         "container_fails",
-        r#"{ kind: container, runtime: local, image: "broken:1", env: { WHO: "<S> <M>" } }"#,
+        r#"{ kind: container, runtime: local, image: "broken:1", env: { WHO: "<S>", WORD: "<M>" } }"#,
     ),
 ];
 
@@ -509,13 +516,14 @@ const NATS: &[Path] = &[
     .silent(),
     says(
         "nats_gets",
-        r#"- { name: put, kind: nats, url: "<NATS>", operation: kv_put, bucket: canary, key: it, value: "<S> <M>" }
+        r#"- { name: put, kind: nats, url: "<NATS>", operation: kv_put, bucket: canary, key: it, value: { token: "<S>", word: "<M>" } }
 - { name: got, kind: nats, url: "<NATS>", operation: kv_get, bucket: canary, key: it }"#,
     ),
     fails(
         "nats_publishes",
         r#"{ kind: nats, url: "<NATS>", operation: js_get_msg, stream: "<S>_<M>", seq: 1 }"#,
-    ),
+    )
+    .silent(),
     fails(
         "nats_nobody",
         r#"{ kind: nats, auth: c_<N>, timeout: 3, operation: kv_get, bucket: b, key: k }"#,
@@ -525,7 +533,8 @@ const NATS: &[Path] = &[
     fails(
         "subscription_polls",
         r#"{ kind: subscription, source: nats, url: "<NATS>", stream: "<S>_<M>", consumer: c }"#,
-    ),
+    )
+    .silent(),
 ];
 
 const LACKING: &[Path] = &[
@@ -554,7 +563,7 @@ const LACKING: &[Path] = &[
 const KEYCHAIN: &[Path] = &[
     says(
         "keychain_token",
-        r#"{ kind: noop, result: "{{ keychain.issued.token }} <M>" }"#,
+        r#"{ kind: noop, result: ["{{ keychain.issued.token }}", "<M>"] }"#,
     )
     .with("secret", r#"{"client_id":"someone","client_secret":"<V>"}"#),
     fails(
@@ -565,7 +574,7 @@ const KEYCHAIN: &[Path] = &[
     .silent(),
     says(
         "keychain_mapped",
-        r#"{ kind: noop, result: "{{ keychain.mapped.inner | upper }} <M>" }"#,
+        r#"{ kind: noop, result: ["{{ keychain.mapped.inner | upper }}", "<M>"] }"#,
     )
     .with("secret", r#"{"outer":{"inner":"<V>"}}"#),
 ];

@@ -187,7 +187,8 @@ fn rows_of_file(file: &Path) -> Vec<u8> {
 }
 
 async fn rows_of_database(database: &Database) -> Vec<u8> {
-    let connecting = tokio_postgres::connect(&database.config(), tokio_postgres::NoTls);
+    let config = database.config();
+    let connecting = tokio_postgres::connect(&config, tokio_postgres::NoTls);
     let (client, connection) = connecting.await.expect("a connection");
     tokio::spawn(connection);
     let tables = "SET bytea_output = 'escape';
