@@ -1,6 +1,9 @@
 //! Commands on the wire: how a worker gets them, keeps them, and tells what became of them.
 
+use std::sync::Arc;
+
 use noetl_types::limits::LeaseBatch;
+use noetl_types::redact::Secrets;
 use noetl_types::{
     CatalogId, CommandId, ErrorCode, EventId, ExecutionId, Json, JsonMap, Millis, PoolName, Seq,
     StepName, TaskError, Text, Timestamp, WorkerId,
@@ -256,6 +259,45 @@ pub struct CommandReport {
     pub finished_at: Option<Timestamp>,
 }
 
+impl CommandReport {
+    /// The same without secrets.
+    #[must_use]
+    pub fn hiding(self, secrets: &Secrets) -> Self {
+        if secrets.is_empty() {
+            return self;
+        }
+        let mut hidden = Self {
+            result: self.result.map(|result| secrets.hide(result)),
+            labels: self.labels.map(|labels| secrets.hide(labels)),
+            onward: self.onward.map(|onward| hide_onward(secrets, onward)),
+            set: secrets.hide_fields(self.set),
+            error: self.error.map(|error| secrets.hide_error(error)),
+            ..self
+        };
+        for retry in &mut hidden.retries {
+            retry.error = secrets.hide_error(retry.error.clone());
+        }
+        for failed in hidden.frame.iter_mut().flat_map(|frame| &mut frame.errors) {
+            failed.error = secrets.hide_error(failed.error.clone());
+        }
+        hidden
+    }
+}
+
+/// What is handed on without secrets; where the pipeline goes on is none.
+fn hide_onward(secrets: &Secrets, onward: Json) -> Json {
+    let Json::Map(mut fields) = onward else {
+        return secrets.hide(onward);
+    };
+    for key in ["variables", "iter"] {
+        if let Some(Json::Map(values)) = Arc::make_mut(&mut fields).get_mut(key) {
+            let hidden = secrets.hide_fields(std::mem::take(Arc::make_mut(values)));
+            *values = Arc::new(hidden);
+        }
+    }
+    Json::Map(fields)
+}
+
 const fn first() -> u32 {
     1
 }
@@ -392,4 +434,65 @@ pub enum ReportVerdict {
     Ignored,
     /// It cannot be taken: the code says whether a repetition helps.
     Rejected,
+}
+
+#[cfg(test)]
+mod tests {
+    use noetl_types::TaskErrorKind;
+    use noetl_types::json::parse;
+
+    use super::*;
+
+    fn json(text: &str) -> Json {
+        parse(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn a_report_hides_values_and_leaves_the_names_of_the_playbook() {
+        let report = r#"{"execution_id":"7","command_id":"8","attempt":1,"task_attempt":1,
+            "lease_token":"00000000000000000000000000000000","status":"failed",
+            "result":{"sesame-1":"<sesame-1>"},"labels":{"a":"sesame-1"},
+            "onward":{"to":"sesame-1","task_runs":1,"variables":{"sesame-1":"sesame-1"}},
+            "set":{"ctx.sesame-1":["sesame-1"]}}"#;
+        let mut report: CommandReport = serde_json::from_str(report).unwrap();
+        let error = TaskError {
+            code: Some(Json::from("sesame-1")),
+            details: Some(json(r#"{"said":"sesame-1"}"#)),
+            ..TaskError::new(TaskErrorKind::Auth, "no entry with sesame-1")
+        };
+        report.error = Some(error.clone());
+        report.retries = vec![RetriedTask {
+            error: error.clone(),
+            attempt: 1,
+            retry_in_ms: Millis::ZERO,
+            at: None,
+        }];
+        report.frame = Some(FrameReport {
+            rows: 1,
+            done: 0,
+            failed: 1,
+            bytes: 8,
+            errors: vec![RowError { row: 0, error }],
+        });
+        let mut secrets = Secrets::default();
+        secrets.add_text("sesame-1");
+        let hidden = report.hiding(&secrets);
+        assert_eq!(
+            hidden.result,
+            Some(json(r#"{"[REDACTED]":"<[REDACTED]>"}"#))
+        );
+        assert_eq!(
+            Json::from(hidden.set.clone()),
+            json(r#"{"ctx.sesame-1":["[REDACTED]"]}"#)
+        );
+        assert_eq!(
+            hidden.onward,
+            Some(json(
+                r#"{"to":"sesame-1","task_runs":1,"variables":{"sesame-1":"[REDACTED]"}}"#
+            ))
+        );
+        let told = serde_json::to_string(&hidden).unwrap();
+        // Those are the three names above.
+        assert_eq!(told.matches("sesame-1").count(), 3, "{told}");
+    }
 }

@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::held::Held;
 use crate::panics::caught;
 use crate::report::Outgoing;
-use crate::secrets::{Locker, hide};
+use crate::secrets::Locker;
 use crate::shop::Shop;
 use crate::trace;
 
@@ -48,7 +48,7 @@ pub(crate) async fn work(shop: Arc<Shop>, command: LeasedCommand, slot: OwnedSem
                 execution_id = %command.execution_id,
                 command_id = %command.command_id,
                 "the worker failed over a command: {}",
-                panicked.0
+                locker.shown(panicked.0)
             );
             let error = TaskError::new(TaskErrorKind::Unknown, "the worker failed over it");
             Some(failed(error))
@@ -65,8 +65,8 @@ pub(crate) async fn work(shop: Arc<Shop>, command: LeasedCommand, slot: OwnedSem
         shop.holdings.release(&held);
         return;
     };
-    let finished = hide(&locker.hidden.known(), finished);
     let report = report(&command, finished, started_at, shop.now());
+    let report = report.hiding(&locker.hidden.known());
     in_flight.ends(&report, began.elapsed());
     // The receiver lives as long as there are slots to run commands in.
     let _ = shop.outbox.send(Outgoing::new(report, held, slot));
@@ -221,16 +221,18 @@ impl Work<'_> {
                 command_id = %self.held.command_id,
                 label = %label,
                 "a tool panicked: {}",
-                panicked.0
+                self.locker.shown(panicked.0)
             );
             Outcome::error(
                 TaskErrorKind::Unknown,
                 "the tool failed in a way of its own",
             )
         });
+        // Of a long message only the beginning is kept, which may end in the middle of a secret.
+        let secrets = self.locker.hidden.known();
         Answer {
             data: outcome.data,
-            error: outcome.error,
+            error: outcome.error.map(|error| secrets.hide_error(error)),
             extras: outcome.extras,
             retry_after: outcome.retry_after,
             duration: Some(Millis::from(began.elapsed())),

@@ -54,9 +54,11 @@ impl Results for Errands {
     async fn put(&self, result: NewResult) -> Result<KeptResult, TaskError> {
         let execution_id = execution_id(&result.execution_id)?;
         let key = result.idempotency_key;
+        let secrets = self.hidden.known();
+        let name = secrets.hidden_in(&result.name).unwrap_or(result.name);
         let wish = PutResult {
             source_step: Some(result.step.into()),
-            ..PutResult::new(result.name, self.hidden.known().hide(result.data))
+            ..PutResult::new(name, secrets.hide(result.data))
         };
         let kept = self
             .library

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use noetl_api::credential::{CredentialView, CredentialWish};
 use noetl_playbook::model::{KeychainKind, Playbook, ToolKind};
-use noetl_playbook::shift::{EntrySpec, Finished};
+use noetl_playbook::shift::{EntrySpec, secrets_of};
 use noetl_tools::Call;
-use noetl_types::redact::{Hidden, Secrets};
+use noetl_types::redact::Hidden;
 use noetl_types::{ErrorCode, Json, JsonMap, TaskError, TaskErrorKind, Text};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -39,10 +39,11 @@ pub(crate) struct Locker {
 
 impl Locker {
     pub(crate) fn new(shop: Arc<Shop>, execution_id: noetl_types::ExecutionId) -> Self {
+        let hidden = shop.secrets.of(execution_id);
         Self {
             shop,
             execution_id,
-            hidden: Hidden::default(),
+            hidden,
             read: Mutex::default(),
             is_of_platform: AtomicBool::new(false),
         }
@@ -53,6 +54,11 @@ impl Locker {
         let path = playbook.metadata.path.as_ref();
         let is_of_platform = path.is_some_and(|path| path.starts_with(SYSTEM_PREFIX));
         self.is_of_platform.store(is_of_platform, Ordering::Relaxed);
+    }
+
+    /// A text as others may see it.
+    pub(crate) fn shown(&self, text: String) -> String {
+        self.hidden.known().hidden_in(&text).unwrap_or(text)
     }
 
     /// Resolves an entry of the keychain.
@@ -68,12 +74,17 @@ impl Locker {
         }
         let is_lenient = spec.is_lenient;
         let fields: Vec<Arc<str>> = spec.map.keys().cloned().collect();
-        match self.resolved(spec, cancel).await {
+        let resolved = self.resolved(spec, cancel).await;
+        match resolved {
             Err(_) if is_lenient => {
                 let fields = fields.into_iter().chain(["token".into()]);
                 Ok(Json::object(fields.map(|field| (field, Json::from("")))))
             }
-            resolved => resolved,
+            Ok(secret) => {
+                self.hidden.add_for_run(&secrets_of(&secret));
+                Ok(secret)
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -161,8 +172,6 @@ impl Locker {
             let text = format!("keychain entry '{name}': the endpoint gave no access_token");
             return Err(TaskError::new(TaskErrorKind::Auth, text));
         }
-        self.hidden
-            .add(data.get("access_token").unwrap_or(&Json::Null));
         Ok(with_token(data))
     }
 
@@ -190,7 +199,8 @@ impl Locker {
             found.clone()
         } else {
             let found = self.fetched(&alias).await?;
-            self.hidden.add(found.data.as_ref().unwrap_or(&Json::Null));
+            self.hidden
+                .add_for_run(found.data.as_ref().unwrap_or(&Json::Null));
             read.insert(alias.clone(), found.clone());
             found
         };
@@ -271,45 +281,4 @@ fn mapped(name: &str, data: Json, map: &JsonMap) -> Result<Json, TaskError> {
         .map(field)
         .collect::<Result<JsonMap, TaskError>>();
     Ok(Json::from(fields?))
-}
-
-/// What is reported, without anything that must not be seen.
-pub(crate) fn hide(secrets: &Secrets, finished: Finished) -> Finished {
-    if secrets.is_empty() {
-        return finished;
-    }
-    let map = |map: JsonMap| match secrets.hide(Json::from(map)) {
-        Json::Map(map) => Arc::unwrap_or_clone(map),
-        _ => JsonMap::new(),
-    };
-    let mut hidden = Finished {
-        error: finished.error.map(|error| hide_error(secrets, error)),
-        data: secrets.hide(finished.data),
-        labels: finished.labels.map(|labels| secrets.hide(labels)),
-        set: map(finished.set),
-        ..finished
-    };
-    for retry in &mut hidden.retries {
-        retry.error = hide_error(secrets, retry.error.clone());
-    }
-    if let Some(frame) = &mut hidden.frame {
-        for failed in &mut frame.errors {
-            failed.error = hide_error(secrets, failed.error.clone());
-        }
-    }
-    if let noetl_playbook::shift::Ahead::Segment(onward) = &mut hidden.ahead {
-        onward.variables = map(std::mem::take(&mut onward.variables));
-        onward.iter = map(std::mem::take(&mut onward.iter));
-    }
-    hidden
-}
-
-fn hide_error(secrets: &Secrets, error: TaskError) -> TaskError {
-    let message = secrets.hidden_in(&error.message);
-    TaskError {
-        message: message.map_or_else(|| error.message.clone(), Text::from),
-        code: error.code.map(|code| secrets.hide(code)),
-        details: error.details.map(|details| secrets.hide(details)),
-        ..error
-    }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use noetl_api::command::{LeaseRequest, LeasedCommand, NextLease};
 use noetl_api::{ApiError, WorkerApi};
 use noetl_types::limits::LeaseBatch;
+use noetl_types::redact::SecretsOfRuns;
 use noetl_types::{Millis, Text, Timestamp};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
@@ -37,6 +38,8 @@ pub(crate) struct Shop {
     pub(crate) errands: Arc<Errands>,
     pub(crate) holdings: Holdings,
     pub(crate) metrics: Arc<Metrics>,
+    /// What has to be hidden in all that is done for a run.
+    pub(crate) secrets: SecretsOfRuns,
     pub(crate) chance: Chance,
     /// One permit for each command that may run at once.
     pub(crate) slots: Arc<Semaphore>,
@@ -72,6 +75,7 @@ impl Shop {
             library,
             holdings: Holdings::default(),
             metrics,
+            secrets: SecretsOfRuns::default(),
             chance: Chance::new(),
             slots: Arc::new(Semaphore::new(slots)),
             outbox,

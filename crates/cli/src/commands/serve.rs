@@ -79,6 +79,10 @@ pub(crate) fn run(
     work: Work,
     io: &mut Io<'_>,
 ) -> Result<Exit, Error> {
+    // Keys and what they open are in its memory. Who develops may want to look into it.
+    if work == Work::Elsewhere {
+        noetl_tools::walls::hide_this_process();
+    }
     let config = Config::load(given, &io.env)?;
     roles::start_logging(&config, io.err.is_terminal(), io.err.paint().is_on())?;
     for warning in &config.warnings {

@@ -172,6 +172,11 @@ impl House {
 
     /// A worker with more settings on its command line.
     pub(crate) fn worker_of_pool(&self, server: &Noetl, name: &str, more: &[&str]) -> Noetl {
+        Noetl::working(self.worker_command(server, name).args(more))
+    }
+
+    /// How a worker is started.
+    pub(crate) fn worker_command(&self, server: &Noetl, name: &str) -> Command {
         let url = server.url.as_deref().expect("a server");
         let mut command = self.command();
         // Programs of the test's own come first, such as an engine of containers that is played.
@@ -184,8 +189,9 @@ impl House {
             // Steps of tests leave witnesses in folders that the walls would cover.
             .env("NOETL_SANDBOX", "off")
             // What tools talk to in tests is on this machine.
-            .env("NOETL_EGRESS_ALLOW", "*");
-        Noetl::working(command.args(["worker", "--server", url]).args(more))
+            .env("NOETL_EGRESS_ALLOW", "*")
+            .args(["worker", "--server", url]);
+        command
     }
 
     /// Where workers look for programs first.

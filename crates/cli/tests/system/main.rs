@@ -12,6 +12,7 @@
 )]
 
 mod api;
+mod canary;
 mod cancel;
 mod constructs;
 mod faults;

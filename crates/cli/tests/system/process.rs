@@ -44,10 +44,15 @@ impl Noetl {
 
     /// Starts a command that serves nobody.
     pub(crate) fn working(command: &mut Command) -> Self {
+        Self::working_and_telling(command, Stdio::inherit())
+    }
+
+    /// The same with its log somewhere else.
+    pub(crate) fn working_and_telling(command: &mut Command, log: Stdio) -> Self {
         let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::inherit())
+            .stderr(log)
             .spawn()
             .expect("noetl starts");
         Self { child, url: None }
@@ -69,6 +74,12 @@ impl Noetl {
         let line = status.lines().find(|line| line.starts_with("VmHWM:"));
         let kib = line.and_then(|line| line.split_whitespace().nth(1));
         kib.expect("a number").parse::<u64>().expect("a number") / 1024
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub(crate) fn leave(mut self) {
+        self.signal("TERM");
+        self.child.wait().expect("it ends");
     }
 
     /// Kills it as a power cut would.

@@ -60,6 +60,11 @@ pub(crate) async fn text(base: &str, path: &str) -> String {
     String::from_utf8(body).expect("a text")
 }
 
+/// Whatever a server says, to the end of it.
+pub(crate) async fn anything(base: &str, path: &str) -> Vec<u8> {
+    said(base, &format!("GET {path}"), "\r\n").await.1
+}
+
 async fn talk(base: &str, line: &str, rest: &str) -> Answer {
     let (head, body) = said(base, line, rest).await;
     let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
@@ -88,7 +93,10 @@ fn halves(message: &[u8]) -> Option<(String, &[u8])> {
 
 /// A request as a tool sent it.
 pub(crate) struct Asked {
-    head: String,
+    pub(crate) head: String,
+    /// What came behind it.
+    pub(crate) text: String,
+    /// The same read as JSON; null where it is none.
     pub(crate) body: Json,
 }
 
@@ -161,6 +169,7 @@ pub(crate) async fn read(stream: &mut TcpStream) -> Option<Asked> {
         };
         let mut asked = Asked {
             head,
+            text: String::new(),
             body: Json::Null,
         };
         let length = asked
@@ -168,6 +177,7 @@ pub(crate) async fn read(stream: &mut TcpStream) -> Option<Asked> {
             .and_then(|text| text.parse().ok());
         if body.len() >= length.unwrap_or(0) {
             asked.body = parse(body).unwrap_or_default();
+            asked.text = String::from_utf8_lossy(body).into_owned();
             return Some(asked);
         }
     }

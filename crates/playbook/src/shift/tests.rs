@@ -384,7 +384,7 @@ fn a_secret_is_asked_for_when_it_is_read_and_is_hidden_with_all_that_is_made_fro
             Do::Unlock(spec, unlocking) => {
                 asked += 1;
                 assert_eq!((&*spec.name, spec.auth), ("api", Some(Json::from("x"))));
-                unlocking.unlocked(Ok(json(r#"{"token":"sesame-42"}"#)))
+                unlocking.unlocked(Ok(json(r#"{"token":"sesame-42","type":"bearer"}"#)))
             }
             Do::Call(spec, calling) => {
                 calls.push(Json::from(spec.config).to_string());
@@ -402,6 +402,47 @@ fn a_secret_is_asked_for_when_it_is_read_and_is_hidden_with_all_that_is_made_fro
     let secrets = hidden.known();
     for seen in ["sesame-42", "SESAME-42"] {
         assert_eq!(secrets.hidden_in(seen).as_deref(), Some("[REDACTED]"));
+    }
+    assert_eq!(secrets.hidden_in("a bearer"), None);
+}
+
+#[test]
+fn a_secret_is_no_name_of_a_credential() {
+    for (task, is_refused) in [
+        (
+            "{ kind: http, url: 'x', auth: '{{ keychain.api.token }}' }",
+            true,
+        ),
+        (
+            "{ kind: http, url: 'x', auth: { source: credential, key: '{{ keychain.api.token }}' } }",
+            true,
+        ),
+        (
+            "{ kind: transfer, source: { type: http, url: 'x', auth: '{{ keychain.api.token }}' }, target: {} }",
+            true,
+        ),
+        (
+            "{ kind: http, url: 'x', auth: '{{ keychain.api }}' }",
+            false,
+        ),
+        (
+            "{ kind: http, url: 'x', auth: { type: bearer, token: '{{ keychain.api.token }}' } }",
+            false,
+        ),
+    ] {
+        let mut shift = Shift::new(job(&format!("    tool: {task}\n"))).unwrap();
+        let error = loop {
+            shift = match shift.next(MOMENT) {
+                Do::Unlock(_, unlocking) => {
+                    unlocking.unlocked(Ok(json(r#"{"token":"sesame-42"}"#)))
+                }
+                Do::Call(_, calling) => calling.called(ok("1")),
+                Do::Done(finished) => break finished.error,
+                other => panic!("{other:?}"),
+            };
+        };
+        let kind = error.map(|error| error.kind);
+        assert_eq!(kind, is_refused.then_some(TaskErrorKind::Auth), "{task}");
     }
 }
 

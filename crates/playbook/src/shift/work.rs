@@ -16,6 +16,7 @@ use noetl_types::{Digest, Json, JsonMap, Millis, TaskError, TaskErrorKind, Text}
 use super::Moment;
 use super::call::{Answer, Attempted, CallSpec};
 use super::job::{Job, NoSuchStep};
+use super::keychain::secrets_of;
 use super::kinds::asks_for_everything;
 use super::result::{Finished, RetriedCall, TaskReport, TaskStatus};
 use super::scope::{Bench, Item, TaskScope};
@@ -274,7 +275,7 @@ impl Work {
     pub(super) fn unlocked(&mut self, name: Arc<str>, secret: Result<Json, TaskError>) {
         match secret {
             Ok(secret) => {
-                self.hidden.add(&secret);
+                self.hidden.add(&secrets_of(&secret));
                 self.bench.secrets.insert(name, secret);
             }
             Err(error) => self.go_without(error),
@@ -374,8 +375,8 @@ impl Work {
         Ok(CallSpec {
             kind: task.kind.value,
             label: Arc::clone(&task.label.value),
-            config: self.fields(&task.config, &scope)?,
-            auth: auth.map(|auth| self.value(auth, &scope)).transpose()?,
+            config: self.config(task, &scope)?,
+            auth: auth.map(|auth| self.auth(auth, &scope)).transpose()?,
             libs: task.libs.clone(),
             run: self.runs.get(self.at).copied().unwrap_or(1),
             attempt: self.attempt,

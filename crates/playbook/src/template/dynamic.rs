@@ -203,7 +203,7 @@ impl Dynamic {
             Self::Text(leaf) => leaf.render(scope, level),
             Self::List(items) => {
                 let mut list = Vec::with_capacity(items.len());
-                let mut secrets = Vec::new();
+                let (mut secrets, mut told) = (Vec::new(), Vec::new());
                 for (index, item) in items.iter().enumerate() {
                     let segment = Segment::Index(index);
                     let item = item
@@ -214,11 +214,13 @@ impl Dynamic {
                             .into_iter()
                             .map(|path| path.under(segment.clone())),
                     );
+                    told.extend(item.told);
                     list.push(item.value);
                 }
                 Ok(Rendered {
                     value: Json::from(list),
                     secrets,
+                    told,
                 })
             }
             Self::Map(entries) => render_map(entries, scope, level),
@@ -232,7 +234,7 @@ fn render_map(
     level: usize,
 ) -> Result<Rendered, RenderError> {
     let mut map = JsonMap::new();
-    let mut secrets = Vec::new();
+    let (mut secrets, mut told) = (Vec::new(), Vec::new());
     for (key, value) in entries {
         let (name, secret) = key.render(scope)?;
         let segment = Segment::Key(Arc::clone(&name));
@@ -242,6 +244,7 @@ fn render_map(
         if secret {
             // A path cannot name a key that must not be seen, so the map as a whole is secret.
             secrets.push(ValuePath::default());
+            told.push(Json::Str(Arc::clone(&name)));
         }
         secrets.extend(
             value
@@ -249,6 +252,7 @@ fn render_map(
                 .into_iter()
                 .map(|path| path.under(segment.clone())),
         );
+        told.extend(value.told);
         if map.insert(name, value.value).is_some() {
             return Err(key.failed("two keys of a map are the same once rendered"));
         }
@@ -256,6 +260,7 @@ fn render_map(
     Ok(Rendered {
         value: Json::from(map),
         secrets,
+        told,
     })
 }
 

@@ -14,6 +14,8 @@ pub struct Rendered {
     pub value: Json,
     /// The parts that were made from secrets; the empty path is the whole value.
     pub secrets: Vec<ValuePath>,
+    /// What was made from secrets and stands inside of longer texts.
+    pub(super) told: Vec<Json>,
 }
 
 /// A place inside of a value.
@@ -37,7 +39,11 @@ impl Rendered {
         } else {
             Vec::new()
         };
-        Self { value, secrets }
+        Self {
+            value,
+            secrets,
+            told: Vec::new(),
+        }
     }
 
     /// Whether any part was made from a secret.
@@ -45,9 +51,10 @@ impl Rendered {
         !self.secrets.is_empty()
     }
 
-    /// The parts that were made from secrets.
+    /// What was made from secrets: the parts of the value, and what stands inside of its texts.
     pub fn secret_values(&self) -> impl Iterator<Item = &Json> {
-        self.secrets.iter().filter_map(|path| path.get(&self.value))
+        let parts = self.secrets.iter().filter_map(|path| path.get(&self.value));
+        parts.chain(&self.told)
     }
 
     /// The value with every secret part replaced.

@@ -76,13 +76,43 @@ fn leaves_are_secret_one_by_one() {
     let paths: Vec<_> = rendered.secrets.iter().map(ToString::to_string).collect();
     assert_eq!(paths, ["headers.x-token", "list[1]"]);
     let values: Vec<_> = rendered.secret_values().cloned().collect();
-    assert_eq!(values, [Json::from("Bearer hunter22"), Json::from("u")]);
+    let expected = ["Bearer hunter22", "u", "hunter22"];
+    assert_eq!(values, expected.map(Json::from));
     assert_eq!(
         rendered.redacted(),
         json(
             r#"{"url": "http://open", "headers": {"x-token": "[REDACTED]", "accept": "*/*"},
                 "list": [1, "[REDACTED]", "open"]}"#
         )
+    );
+}
+
+#[test]
+fn what_is_made_from_a_secret_inside_of_a_text_is_told_by_itself() {
+    for (text, expected) in [
+        (
+            "a {{ keychain.pg.password | upper }} b {{ plain }}",
+            "HUNTER22",
+        ),
+        (
+            "{% set p %}<{{ keychain.pg.password }}>{% endset %}{{ plain }}{{ p | upper }}",
+            "<HUNTER22>",
+        ),
+        (
+            "{% set p = keychain.pg.password | reverse %} {{ p }}",
+            "22retnuh",
+        ),
+    ] {
+        let rendered = template(text).render(&names()).unwrap();
+        let values: Vec<_> = rendered.secret_values().cloned().collect();
+        assert!(values.contains(&Json::from(expected)), "{text}: {values:?}");
+    }
+    let beside = template("{{ keychain.pg.password }} {{ plain }}");
+    let rendered = beside.render(&names()).unwrap();
+    assert!(
+        !rendered
+            .secret_values()
+            .any(|value| *value == Json::from("open"))
     );
 }
 
@@ -98,6 +128,11 @@ fn a_secret_key_makes_its_map_secret() {
         json(r#"{"outer": {"hunter22": 1, "b": 2}}"#)
     );
     assert_eq!(rendered.redacted(), json(r#"{"outer": "[REDACTED]"}"#));
+    assert!(
+        rendered
+            .secret_values()
+            .any(|value| *value == Json::from(SECRET))
+    );
 }
 
 #[test]

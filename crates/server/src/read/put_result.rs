@@ -23,10 +23,11 @@ impl Runtime {
             let text = "the name of a result has 1 to 255 bytes";
             return Err(RuntimeError::refused(ErrorCode::Validation, text));
         }
+        let data = self.lent_for(execution_id).hide(request.data);
         let now = self.now();
         let ttl = request.ttl.as_ref().map(ttl).transpose()?;
         let expires_at = ttl.map(|ttl| now.saturating_add(ttl));
-        let bytes: Arc<[u8]> = to_canonical(&request.data).into();
+        let bytes: Arc<[u8]> = to_canonical(&data).into();
         let (size, digest) = (bytes.len(), sha256(&bytes));
         let most = self.settings().result_max;
         if most.is_exceeded_by(size) {

@@ -132,7 +132,9 @@ impl Runtime {
     ) -> Result<CredentialView, RuntimeError> {
         self.jot(|act| act.operation = SecretOperation::Lend);
         self.check_lending(&wish).await?;
-        self.reveal_credential(&wish.name).await
+        let lent = self.reveal_credential(&wish.name).await?;
+        self.note_lent(wish.execution_id, lent.data.as_ref());
+        Ok(lent)
     }
 
     /// Refuses a worker that has no command of an execution which names the credential.

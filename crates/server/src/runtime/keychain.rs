@@ -110,6 +110,9 @@ impl Runtime {
         let (now, auto_renew) = (self.now(), request.auto_renew.unwrap_or(false));
         let expires_at = end_of(&request, now)?;
         let renew_config = request.renew_config.unwrap_or(Json::Null);
+        if let Some(run) = key.execution_id {
+            self.note_lent(run, Some(&request.data));
+        }
         let secret = Json::object([(DATA, request.data), (RENEW_CONFIG, renew_config)]);
         let secret = to_canonical(&secret);
         if secret.len() > MAX_SECRET {
@@ -193,6 +196,9 @@ impl Runtime {
         } else {
             (None, None)
         };
+        if let Some(run) = key.execution_id {
+            self.note_lent(run, data.as_ref());
+        }
         Ok(KeychainView {
             status: if is_over {
                 KeychainStatus::Expired

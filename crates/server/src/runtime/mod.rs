@@ -20,6 +20,7 @@ mod globs;
 mod ids;
 mod keychain;
 mod leases;
+mod lent;
 mod messaging;
 mod neighbours;
 mod outbox;
@@ -58,6 +59,7 @@ use noetl_store::{
     Append, AppendRefused, Appended, CatalogEntry, CatalogKey, Execution, Head, LogPage, Store,
 };
 use noetl_types::id::Id;
+use noetl_types::redact::SecretsOfRuns;
 use noetl_types::{CatalogId, EventId, ExecutionId, TenantId, Text, Timestamp, Version};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -123,6 +125,8 @@ struct Core {
     followers: Followers<Outcome>,
     /// Who claimed commands by name.
     claims: Claims,
+    /// Secrets that were lent for runs.
+    lent: SecretsOfRuns,
     /// Which workers were asked to leave.
     draining: Draining,
     opened_at: Timestamp,
@@ -406,6 +410,7 @@ impl Core {
             granting: tokio::sync::Mutex::default(),
             followers: Followers::default(),
             claims: Claims::default(),
+            lent: SecretsOfRuns::default(),
             draining: Draining::default(),
             alarms: Alarms::default(),
             worries: Worries::default(),

@@ -37,6 +37,7 @@ impl Runtime {
             .into_iter()
             .map(|report| {
                 let about = About::of(&report);
+                let report = report.hiding(&self.lent_for(about.execution_id));
                 let (letter, answer) = letter(report, &request.worker_id);
                 let letter = letter
                     .offering(offer.clone())

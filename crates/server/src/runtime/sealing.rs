@@ -34,7 +34,11 @@ impl Runtime {
         let Some(addressee) = self.worker_key(worker_id).await? else {
             return Err(no_key(worker_id));
         };
-        let text = plain(&self.opened_view(kept)?)?;
+        let opened = self.opened_view(kept)?;
+        if let Some(run) = execution_id {
+            self.note_lent(run, opened.data.as_ref());
+        }
+        let text = plain(&opened)?;
         let run = execution_id.map_or_else(String::new, |id| id.to_string());
         // None of the three holds a NUL, so no two wishes are bound to the same.
         let bound = [worker_id.as_str(), &run, key].join("\0");

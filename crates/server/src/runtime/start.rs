@@ -86,9 +86,13 @@ impl Runtime {
 
     async fn launched(
         &self,
-        request: ExecuteRequest,
+        mut request: ExecuteRequest,
         launch: Launch,
     ) -> Result<Begun, RuntimeError> {
+        if let Some(parent) = request.parent_execution_id {
+            let lent = self.lent_for(parent);
+            request.payload = request.payload.map(|payload| lent.hide(payload));
+        }
         let wait = wait_of(&request)?;
         let is_child = self.check(&request).await?;
         let definition = self.definition_of(&request).await?;

@@ -265,8 +265,9 @@ fn refused(why: &str) -> TaskError {
     )
 }
 
-/// Lets nobody but the superuser look into this process: what a worker knows is in its memory and in
-/// its environment, and its tasks run as the same user where they have no walls of their own.
+/// Lets nobody but the superuser look into this process, not even by a core dump: what a worker knows
+/// is in its memory and in its environment, and its tasks run as the same user where they have no walls
+/// of their own.
 pub fn hide_this_process() {
     #[cfg(target_os = "linux")]
     {

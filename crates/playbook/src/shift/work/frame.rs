@@ -178,7 +178,7 @@ impl Work {
             label: CLAIM.into(),
             config,
             input: JsonMap::new(),
-            auth: auth.map(|auth| self.value(auth, &scope)).transpose()?,
+            auth: auth.map(|auth| self.auth(auth, &scope)).transpose()?,
             libs: None,
             run: 1,
             attempt: 1,

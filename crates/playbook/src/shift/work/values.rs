@@ -6,8 +6,8 @@ use noetl_types::{Json, JsonMap, TaskError, TaskErrorKind};
 
 use super::super::scope::{TaskScope, WHOLE};
 use super::{Side, Stuck, Want, Work};
-use crate::model::{Fields, Set, SetTarget};
-use crate::template::{Dynamic, Need, RenderError, RenderErrorKind};
+use crate::model::{Fields, Set, SetTarget, Task, ToolKind};
+use crate::template::{Dynamic, Need, RenderError, RenderErrorKind, Rendered, Segment, ValuePath};
 
 /// Rendered values of a `set` and where they go.
 pub(super) type Writes = Vec<(SetTarget, Json)>;
@@ -30,16 +30,42 @@ impl Work {
     }
 
     pub(super) fn value(&self, value: &Dynamic, scope: &TaskScope<'_>) -> Result<Json, Stuck> {
-        match value.render(scope) {
-            Ok(rendered) => {
-                // What is made from a secret is one, though nobody would know it by its value.
-                for secret in rendered.secret_values() {
-                    self.hidden.add(secret);
-                }
-                Ok(rendered.value)
-            }
-            Err(error) => Err(self.stuck(&error, &error.to_string())),
+        self.rendered(value, scope).map(|rendered| rendered.value)
+    }
+
+    fn rendered(&self, value: &Dynamic, scope: &TaskScope<'_>) -> Result<Rendered, Stuck> {
+        let rendered = value.render(scope);
+        let rendered = rendered.map_err(|error| self.stuck(&error, &error.to_string()))?;
+        // What is made from a secret is one, though nobody would know it by its value.
+        for secret in rendered.secret_values() {
+            self.hidden.add(secret);
         }
+        Ok(rendered)
+    }
+
+    /// The keys of a task's kind. Each side of a transfer asks with a credential of its own.
+    pub(super) fn config(&self, task: &Task, scope: &TaskScope<'_>) -> Result<JsonMap, Stuck> {
+        if task.kind.value != ToolKind::Transfer {
+            return self.fields(&task.config, scope);
+        }
+        let rendered = task.config.iter().map(|field| {
+            let rendered = self.rendered(&field.value, scope)?;
+            check_alias(&rendered, &["auth"])?;
+            Ok((Arc::clone(&field.name.value), rendered.value))
+        });
+        rendered.collect()
+    }
+
+    /// What a credential is asked for with: an alias or a map.
+    pub(super) fn auth(&self, auth: &Dynamic, scope: &TaskScope<'_>) -> Result<Json, Stuck> {
+        let rendered = self.rendered(auth, scope)?;
+        check_alias(&rendered, &[])?;
+        Ok(rendered.value)
+    }
+
+    /// The same for what belongs to no task in particular.
+    pub(in crate::shift) fn plain_auth(&self, auth: &Dynamic) -> Result<Json, Stuck> {
+        self.auth(auth, &self.plain_scope())
     }
 
     /// Renders what belongs to no task in particular.
@@ -91,6 +117,27 @@ impl Work {
                 format!("keychain entry `{name}` cannot be read here: name one entry, on a worker"),
             )),
         }
+    }
+}
+
+/// Refuses a secret where the alias of a credential is to be: to ask for it would be to tell it.
+fn check_alias(rendered: &Rendered, place: &[&str]) -> Result<(), Stuck> {
+    let is_alias = |path: &&ValuePath| {
+        let is_text = matches!(path.get(&rendered.value), Some(Json::Str(_)));
+        let keys = path.0.iter().map(|segment| match segment {
+            Segment::Key(key) => Some(&**key),
+            Segment::Index(_) => None,
+        });
+        let alias = place.iter().map(|key| Some(*key));
+        is_text && (keys.clone().eq(alias.clone()) || keys.eq(alias.chain([Some("key")])))
+    };
+    match rendered.secrets.iter().find(is_alias) {
+        None => Ok(()),
+        Some(_) => Err(Stuck::Broken(TaskError::new(
+            TaskErrorKind::Auth,
+            "'auth' holds a secret where it takes the name of a credential; give a map, such as \
+             {type: bearer, token: \"{{ keychain.api.token }}\"}",
+        ))),
     }
 }
 

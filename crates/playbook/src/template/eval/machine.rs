@@ -13,6 +13,8 @@ pub(in crate::template) struct Done {
     pub(in crate::template) value: Json,
     /// A secret was read on the way, so the value may tell something of it.
     pub(in crate::template) secret: bool,
+    /// The parts of a text that were made from secrets.
+    pub(in crate::template) told: Vec<Json>,
 }
 
 /// Renders a program that has so many variables.
@@ -21,6 +23,7 @@ pub(in crate::template) fn evaluate(body: &Body, slots: usize, scope: &dyn Scope
         return Ok(Done {
             value: value.clone(),
             secret: false,
+            told: Vec::new(),
         });
     }
     let run = Run::new(scope);
@@ -43,9 +46,11 @@ pub(in crate::template) fn evaluate(body: &Body, slots: usize, scope: &dyn Scope
             Json::text(machine.out)?
         }
     };
+    let told = run.told.take();
     Ok(Done {
         value,
-        secret: run.tainted.get(),
+        secret: run.tainted.get() || !told.is_empty(),
+        told,
     })
 }
 

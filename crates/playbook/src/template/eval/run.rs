@@ -1,7 +1,7 @@
 //! What one render knows: its scope, its meter, and whether it has touched a secret.
 
 use std::borrow::Cow;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use noetl_types::{Json, JsonMap};
@@ -16,7 +16,10 @@ use crate::template::scope::{Binding, Scope};
 pub(super) struct Run<'r> {
     pub(super) scope: &'r dyn Scope,
     pub(super) meter: Meter,
+    /// Whether a secret has steered the render: all that follows may tell something of it.
     pub(super) tainted: Cell<bool>,
+    /// What was made from secrets and went into the text.
+    pub(super) told: RefCell<Vec<Json>>,
 }
 
 impl<'r> Run<'r> {
@@ -25,6 +28,7 @@ impl<'r> Run<'r> {
             scope,
             meter: Meter::new(scope.limits()),
             tainted: Cell::new(false),
+            told: RefCell::default(),
         }
     }
 

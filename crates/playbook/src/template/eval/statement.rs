@@ -21,11 +21,16 @@ impl Machine<'_> {
         match node {
             Node::Text(text) => self.emit(text),
             Node::Output(expr) => {
+                let before = self.run.tainted.get();
                 let value = self.eval_json(expr)?;
                 let text = self
                     .run
                     .printed(&value)
                     .map_err(|stop| stop.at(expr.span.start()))?;
+                // What stands beside a secret is none.
+                if self.run.tainted.replace(before) {
+                    self.run.told.borrow_mut().push(Json::from(&*text));
+                }
                 self.emit(&text).map_err(|stop| stop.at(expr.span.start()))
             }
             Node::If(branches, otherwise) => {
@@ -49,7 +54,11 @@ impl Machine<'_> {
 
     fn set_block(&mut self, block: &SetBlock) -> Outcome<()> {
         let outer = std::mem::take(&mut self.out);
+        let told = self.run.told.borrow().len();
         self.nodes(&block.body)?;
+        if self.run.told.borrow().len() > told {
+            self.run.tainted.set(true);
+        }
         let text = std::mem::replace(&mut self.out, outer);
         let mut value = Value::text(text);
         for filter in &block.filters {

@@ -105,6 +105,60 @@ async fn a_credential_is_kept_and_never_echoed() {
     }
 }
 
+/// Workers of earlier releases do not look for what they were lent in what they tell.
+#[tokio::test]
+async fn what_was_lent_is_hidden_in_what_comes_back() {
+    let store = Arc::new(MemoryStore::new());
+    let house = house_with(store, KeyRing::new(key(), Vec::new()), false).await;
+    let worker = token_of(&house.runtime, "acme", &[Scope::Worker]).await;
+    let everyday = [
+        Scope::ExecRun,
+        Scope::ExecRead,
+        Scope::CatalogWrite,
+        Scope::CredAdmin,
+    ];
+    let user = token_of(&house.runtime, "acme", &everyday).await;
+    let post = async |token: &str, path: &str, body: Value| {
+        let reply = house.call(token, Method::POST, path, body).await;
+        assert!(is_ok(&reply), "{path}: {}", reply.text);
+        reply
+    };
+    post(&user, "/api/credentials", bearer()).await;
+    let body = json!({ "content": NAMES_IT });
+    post(&user, "/api/catalog/register", body).await;
+    let begun = post(&user, "/api/execute", json!({ "path": "demo/names" })).await;
+    let run = begun.text_at("/execution_id");
+    let lease = json!({ "worker_id": "w1", "pool": "shared", "wait_ms": 10_000 });
+    let leased = post(&worker, "/api/commands/lease", lease).await;
+    let lent =
+        format!("/api/credentials/api_main?include_data=true&execution_id={run}&worker_id=w1");
+    let lent = house.call(&worker, Method::GET, &lent, json!({})).await;
+    assert_eq!(lent.text_at("/data/token"), SECRET);
+
+    let kept = json!({ "name": "it", "data": [SECRET] });
+    let kept = post(&worker, &format!("/api/result/{run}"), kept).await;
+    let found = format!("/api/result/resolve?ref={}", kept.text_at("/ref"));
+    let found = house.call(&user, Method::GET, &found, json!({})).await;
+    assert!(found.text.contains("[REDACTED]"), "{}", found.text);
+    let remark = json!({
+        "execution_id": run, "worker_id": "w1", "event_type": "remark.made",
+        "payload": { "heard": SECRET }, "meta": { "business_object": { "id": SECRET } },
+    });
+    post(&worker, "/api/events", remark).await;
+    let command = leased.at("/commands/0");
+    let result = json!({ "said": format!("<{SECRET}>"), SECRET: 1 });
+    let report = super::completed(&command, &result);
+    post(&worker, "/api/commands/report", report).await;
+    let events = format!("/api/executions/{run}/events?limit=500");
+    let events = house.call(&user, Method::GET, &events, json!({})).await;
+    assert!(!events.text.contains(SECRET), "{}", events.text);
+    assert!(
+        events.text.matches("[REDACTED]").count() >= 4,
+        "{}",
+        events.text
+    );
+}
+
 #[tokio::test]
 async fn a_server_without_a_key_keeps_none() {
     let refused = house().await.post("/api/credentials", bearer()).await;

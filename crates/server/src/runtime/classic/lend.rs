@@ -44,7 +44,9 @@ impl Runtime {
             return Err(RuntimeError::refused(ErrorCode::Forbidden, text));
         }
         if is_opened {
-            self.reveal_credential(name).await
+            let lent = self.reveal_credential(name).await?;
+            self.note_lent(capability.execution_id, lent.data.as_ref());
+            Ok(lent)
         } else {
             self.credential(name).await
         }

@@ -4,6 +4,7 @@ use noetl_api::classic::{ResultKind, TaleOfEvent};
 use noetl_types::event::{Sender, normalise};
 use noetl_types::json::to_canonical;
 use noetl_types::limits::{MAX_EVENT_SIZE, MAX_ID_AHEAD};
+use noetl_types::redact::Secrets;
 use noetl_types::{
     Digest, ErrorCode, EventId, EventName, EventStatus, EventType, ExecutionId, Json, JsonMap,
     NewEvent, StatusName, Text, Timestamp, WorkerId, sha256,
@@ -60,6 +61,14 @@ impl Tale {
             as_sent: normalised.as_sent,
             sha256,
         })
+    }
+
+    /// The same without secrets. Its digest stays that of what was sent, which may come again.
+    pub(super) fn hiding(mut self, secrets: &Secrets) -> Self {
+        let told = &mut self.told;
+        told.payload = secrets.hide(std::mem::take(&mut told.payload));
+        told.meta = told.meta.take().map(|meta| secrets.hide_fields(meta));
+        self
     }
 
     /// Its type, if it tells of a command.
