@@ -9,6 +9,8 @@ pub enum Method {
     Load,
     /// [`crate::Store::events`]
     Events,
+    /// [`crate::Store::gists`]
+    Gists,
     /// [`crate::Store::event`]
     Event,
     /// [`crate::Store::snapshot`]
@@ -235,6 +237,7 @@ impl Method {
         Self::Append,
         Self::Load,
         Self::Events,
+        Self::Gists,
         Self::Event,
         Self::Snapshot,
         Self::WriteSnapshot,

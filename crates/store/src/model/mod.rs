@@ -11,6 +11,7 @@ mod credential;
 mod errand;
 mod execution;
 mod feed;
+mod gists;
 mod head;
 mod hints;
 mod key;
@@ -56,6 +57,9 @@ pub use execution::{
     ExecutionView, ForkedFrom, Origin, UnknownOrigin,
 };
 pub use feed::{FEED_BYTES, FeedBatch, FeedLimit};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) use gists::{GistRow, TEXTS};
+pub use gists::{GistRows, Gists};
 pub use head::Head;
 pub use hints::{Growth, Hints, MAX_HINTED, Places};
 pub use key::MatchKey;

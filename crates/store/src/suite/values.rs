@@ -8,6 +8,7 @@ use noetl_types::{
 
 use super::Bench;
 use super::fixture::Run;
+use super::gist::same_gists;
 use crate::{Append, LogPage, Store};
 
 fn read(text: &str) -> Json {
@@ -27,6 +28,7 @@ async fn round_trip(store: &dyn Store, run: &mut Run, append: Append) {
         .collect();
     assert_eq!(read, sent);
     assert_eq!(verify_chain(&events), Ok(run.head.chain));
+    same_gists(store, &events).await;
 }
 
 pub(crate) async fn odd_numbers_keep_their_text(bench: &Bench) {
