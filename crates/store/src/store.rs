@@ -17,7 +17,7 @@ use crate::line::Line;
 use crate::model::{
     Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Claim,
     ClaimedCommand, Command, CommandFilter, CommandPage, Counts, DueTimer, Execution,
-    ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence, LeaseRequest,
+    ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence, Gists, LeaseRequest,
     LeasedCommand, Loaded, LogPage, MachineLease, MachineRefused, MachineRenewal, MachineRequest,
     NewCatalogEntry, NewRuntime, PoolCount, PutRefused, Registered, Release, ResultPut, Runtime,
     RuntimeKind, Snapshot, SnapshotKey, StoredResult, VersionFilter,
@@ -56,6 +56,15 @@ pub trait Store:
         after: Version,
         page: LogPage,
     ) -> Result<Vec<StoredEvent>, StoreError>;
+
+    /// The events behind a version as far as a replay reads them, in order; none only at the end of the
+    /// log. A page may have fewer than was asked for where they are large.
+    async fn gists(
+        &self,
+        execution_id: ExecutionId,
+        after: Version,
+        page: LogPage,
+    ) -> Result<Gists, StoreError>;
 
     /// One event of an execution, by its id.
     async fn event(

@@ -1,5 +1,6 @@
 //! The execution as a whole.
 
+use noetl_types::json::NoJson;
 use noetl_types::replay::{ExecutionEntry, PayloadRef};
 use noetl_types::{EventStatus, EventType, StatusName};
 
@@ -11,7 +12,7 @@ pub(super) fn fold(
     entry: &mut ExecutionEntry,
     about: &About<'_>,
     kind: Option<EventType>,
-) -> Option<PayloadRef> {
+) -> Result<Option<PayloadRef>, NoJson> {
     if let Some(kind) = kind {
         let is_open = matches!(
             entry.status.known(),
@@ -29,11 +30,15 @@ pub(super) fn fold(
             kind,
             EventType::StepEnter | EventType::StepExit | EventType::CommandCompleted
         );
-        if tells_step && let Some(name) = about.node_name() {
-            entry.last_node_name = Some(name.clone());
+        // Most of what happens, happens where something happened before.
+        if tells_step
+            && let Some(name) = about.node_name()
+            && entry.last_node_name.as_deref() != Some(name)
+        {
+            entry.last_node_name = Some(name.into());
         }
     }
     let found = payload_ref(about)?;
-    entry.payload_refs.push(found.clone());
-    Some(found)
+    entry.payload_refs.extend(found.clone());
+    Ok(found)
 }

@@ -6,31 +6,37 @@ use noetl_types::replay::LoopEntry;
 use noetl_types::{EventType, Text};
 
 use super::about::About;
+use super::meta::Key;
 
 pub(super) fn fold(
     loops: &mut BTreeMap<Text, LoopEntry>,
     about: &About<'_>,
     kind: Option<EventType>,
 ) {
-    let keys = ["loop_id", "loop_event_id", "__loop_epoch_id"];
-    let Some(id) = keys.iter().find_map(|key| about.meta_text(key)) else {
+    let keys = [Key::LoopId, Key::LoopEventId, Key::LoopEpochId];
+    let Some(id) = keys.into_iter().find_map(|key| about.meta_word(key)) else {
         return;
     };
-    let entry = loops.entry(id).or_insert_with_key(|id| LoopEntry {
-        completed: false,
-        done: 0,
-        failed: 0,
-        last_event_id: about.number,
-        loop_id: id.clone(),
-        step_name: None,
-        total: None,
-    });
+    let entry = match loops.get_mut(&*id) {
+        Some(entry) => entry,
+        None => loops
+            .entry((&*id).into())
+            .or_insert_with_key(|id| LoopEntry {
+                completed: false,
+                done: 0,
+                failed: 0,
+                last_event_id: about.number,
+                loop_id: id.clone(),
+                step_name: None,
+                total: None,
+            }),
+    };
     entry.last_event_id = about.number;
     if entry.step_name.is_none() {
         entry.step_name = about.step_name();
     }
-    let total = about.meta_number("collection_size");
-    if let Some(total) = total.or_else(|| about.meta_number("total")) {
+    let total = about.meta_number(Key::CollectionSize);
+    if let Some(total) = total.or_else(|| about.meta_number(Key::Total)) {
         entry.total = Some(total);
     }
     match kind {

@@ -14,6 +14,7 @@ mod execution;
 mod frame;
 mod log;
 mod looping;
+mod meta;
 mod order;
 mod reference;
 mod snapshot;

@@ -1,18 +1,22 @@
 //! Data that events refer to, and what their references tell about it.
 
+use noetl_types::json::{JsonRef, NoJson};
 use noetl_types::replay::{PayloadRef, ReferenceSummary};
 use noetl_types::{Json, Text};
 
-use super::about::{About, number_of, text_of};
+use super::about::About;
 
 /// What an event refers to.
-pub(super) fn payload_ref(about: &About<'_>) -> Option<PayloadRef> {
-    let reference = about.reference()?;
-    Some(PayloadRef {
+pub(super) fn payload_ref(about: &About<'_>) -> Result<Option<PayloadRef>, NoJson> {
+    let Some(reference) = about.reference() else {
+        return Ok(None);
+    };
+    let reference = reference.to_json()?;
+    Ok(Some(PayloadRef {
         event_id: about.number.0.to_string().into(),
-        reference: reference.clone(),
-        summary: summary_of(reference),
-    })
+        summary: summary_of(&reference),
+        reference,
+    }))
 }
 
 /// What a reference tells about its data.
@@ -34,8 +38,12 @@ pub fn summary_of(reference: &Json) -> ReferenceSummary {
         r#ref: own(Some(reference), "ref")
             .or_else(|| own(rows, "ref"))
             .or_else(|| own(Some(reference), "uri")),
-        row_count: find("row_count").and_then(number_of),
+        row_count: find("row_count").and_then(|it| JsonRef::Tree(it).number()),
         schema_digest: text("schema_digest"),
         sha256: text("sha256").or_else(|| text("digest")),
     }
+}
+
+fn text_of(value: &Json) -> Option<Text> {
+    JsonRef::Tree(value).word().map(|word| Text::from(&*word))
 }

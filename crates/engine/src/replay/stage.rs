@@ -6,16 +6,49 @@ use noetl_types::replay::StageEntry;
 use noetl_types::{EventStatus, EventType, Text};
 
 use super::about::About;
+use super::meta::Key;
 
 pub(super) fn fold(
     stages: &mut BTreeMap<Text, StageEntry>,
     about: &About<'_>,
     kind: Option<EventType>,
 ) {
-    let Some(id) = &about.stage_id else {
+    let Some(id) = about.stage_id.as_deref() else {
         return;
     };
-    let entry = stages.entry(id.clone()).or_insert_with(|| StageEntry {
+    let entry = match stages.get_mut(id) {
+        Some(entry) => entry,
+        None => stages
+            .entry(id.into())
+            .or_insert_with_key(|id| new(id, about)),
+    };
+    entry.last_event_id = about.number;
+    match kind {
+        Some(EventType::StageOpened) => {
+            entry.status = EventStatus::Open.into();
+            entry.opened_event_id = Some(about.number);
+            describe(entry, about);
+        }
+        Some(EventType::StageClosed) => {
+            entry.status = about.status().clone().or(EventStatus::Closed);
+            entry.closed_event_id = Some(about.number);
+            describe(entry, about);
+            let count = |key: Key| about.meta_number(key).unwrap_or(0);
+            entry.events_emitted = count(Key::EventsEmitted);
+            entry.failed_count = count(Key::FailedCount);
+            entry.frame_count = count(Key::FrameCount);
+            entry.row_count = count(Key::RowCount);
+        }
+        Some(_) | None => {
+            if !about.status().is_none() {
+                entry.status = about.status().clone();
+            }
+        }
+    }
+}
+
+fn new(id: &Text, about: &About<'_>) -> StageEntry {
+    StageEntry {
         closed_event_id: None,
         events_emitted: 0,
         failed_count: 0,
@@ -29,29 +62,6 @@ pub(super) fn fold(
         stage_id: id.clone(),
         status: EventStatus::Unknown.into(),
         step_name: None,
-    });
-    entry.last_event_id = about.number;
-    match kind {
-        Some(EventType::StageOpened) => {
-            entry.status = EventStatus::Open.into();
-            entry.opened_event_id = Some(about.number);
-            describe(entry, about);
-        }
-        Some(EventType::StageClosed) => {
-            entry.status = about.status().clone().or(EventStatus::Closed);
-            entry.closed_event_id = Some(about.number);
-            describe(entry, about);
-            let count = |key: &str| about.meta_number(key).unwrap_or(0);
-            entry.events_emitted = count("events_emitted");
-            entry.failed_count = count("failed_count");
-            entry.frame_count = count("frame_count");
-            entry.row_count = count("row_count");
-        }
-        Some(_) | None => {
-            if !about.status().is_none() {
-                entry.status = about.status().clone();
-            }
-        }
     }
 }
 
@@ -59,16 +69,16 @@ pub(super) fn fold(
 fn describe(entry: &mut StageEntry, about: &About<'_>) {
     if entry.kind.is_none() {
         entry.kind = about
-            .meta_text("kind")
-            .or_else(|| about.meta_text("stage_kind"));
+            .meta_text(Key::Kind)
+            .or_else(|| about.meta_text(Key::StageKind));
     }
     if entry.step_name.is_none() {
         entry.step_name = about.step_name();
     }
     if entry.parent_stage_id.is_none() {
-        entry.parent_stage_id = about.meta_text("parent_stage_id");
+        entry.parent_stage_id = about.meta_text(Key::ParentStageId);
     }
     if entry.loop_event_id.is_none() {
-        entry.loop_event_id = about.meta_event("loop_event_id");
+        entry.loop_event_id = about.meta_event(Key::LoopEventId);
     }
 }

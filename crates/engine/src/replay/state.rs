@@ -1,7 +1,8 @@
 //! The state that events fold into, one after the other.
 
+use noetl_types::json::NoJson;
 use noetl_types::record::{EventRecord, Seq, UpcastError, Version, upcast};
-use noetl_types::replay::{Replayed, Sums};
+use noetl_types::replay::{Gist, Replayed, Sums};
 use noetl_types::{EventId, ExecutionId, OrganizationId, StatusName, TenantId, Text};
 
 use super::about::About;
@@ -65,6 +66,17 @@ pub enum ReplayError {
         #[source]
         cause: UpcastError,
     },
+    /// What an event holds is not what anybody wrote.
+    #[error("event {event_id} at seq {seq} is damaged")]
+    Damaged {
+        /// The event.
+        event_id: EventId,
+        /// Its place.
+        seq: Seq,
+        /// Why.
+        #[source]
+        cause: NoJson,
+    },
 }
 
 impl ReplayState {
@@ -87,58 +99,67 @@ impl ReplayState {
 
     /// Folds the next event.
     pub fn apply(&mut self, record: &EventRecord) -> Result<(), ReplayError> {
-        let (event, seq) = (&record.event, record.seq);
+        if record.is_current() {
+            return self.apply_gist(&Gist::from(record));
+        }
+        let (event_id, seq) = (record.event.event_id, record.seq);
+        let current = upcast(record.clone()).map_err(|cause| ReplayError::Unreadable {
+            event_id,
+            seq,
+            cause,
+        })?;
+        self.apply_gist(&Gist::from(&current))
+    }
+
+    /// Folds the next event from what a replay reads of it. After an error the state is of no use.
+    pub fn apply_gist(&mut self, event: &Gist<'_>) -> Result<(), ReplayError> {
+        let (event_id, seq) = (event.event_id, event.seq);
         let expected = self.version().next_seq();
         if seq != expected {
             return Err(ReplayError::Gap {
-                event_id: event.event_id,
+                event_id,
                 found: seq,
                 expected,
             });
         }
         if event.execution_id != self.replayed.execution_id {
             return Err(ReplayError::OtherExecution {
-                event_id: event.event_id,
+                event_id,
                 seq,
                 found: event.execution_id,
                 expected: self.replayed.execution_id,
             });
         }
-        if record.is_current() {
-            self.fold(record);
-            return Ok(());
-        }
-        let current = upcast(record.clone()).map_err(|cause| ReplayError::Unreadable {
-            event_id: event.event_id,
+        self.fold(event).map_err(|cause| ReplayError::Damaged {
+            event_id,
             seq,
             cause,
-        })?;
-        self.fold(&current);
-        Ok(())
+        })
     }
 
-    fn fold(&mut self, record: &EventRecord) {
-        let about = About::new(record);
-        let event = &record.event;
+    fn fold(&mut self, event: &Gist<'_>) -> Result<(), NoJson> {
+        let mut digits = itoa::Buffer::new();
+        let about = About::new(event, &mut digits)?;
         let kind = event.event_type.meaning();
         let state = &mut self.replayed;
-        state.event_count = record.seq.get();
+        state.event_count = event.seq.get();
         state.last_event_id = Some(about.number);
-        if state.last_event_type.as_ref() != Some(&event.event_type) {
+        if state.last_event_type.as_ref() != Some(event.event_type) {
             state.last_event_type = Some(event.event_type.clone());
         }
-        let payload = execution::fold(&mut state.execution, &about, kind);
+        let payload = execution::fold(&mut state.execution, &about, kind)?;
         stage::fold(&mut state.stages, &about, kind);
-        frame::fold(&mut state.frames, &about, kind);
-        command::fold(&mut state.commands, &about, kind);
-        business::fold(&mut state.business_objects, &about, payload);
+        frame::fold(&mut state.frames, &about, kind)?;
+        command::fold(&mut state.commands, &about, kind)?;
+        business::fold(&mut state.business_objects, &about, payload)?;
         looping::fold(&mut state.loops, &about, kind);
         if event.event_type.as_str() == "unknown" {
             self.warn(format!(
                 "event {} at seq {} has no event type",
-                event.event_id, record.seq
+                event.event_id, event.seq
             ));
         }
+        Ok(())
     }
 
     fn warn(&mut self, text: String) {

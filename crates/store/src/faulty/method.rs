@@ -9,6 +9,8 @@ pub enum Method {
     Load,
     /// [`crate::Store::events`]
     Events,
+    /// [`crate::Store::gists`]
+    Gists,
     /// [`crate::Store::event`]
     Event,
     /// [`crate::Store::snapshot`]
@@ -241,6 +243,7 @@ impl Method {
         Self::Append,
         Self::Load,
         Self::Events,
+        Self::Gists,
         Self::Event,
         Self::Snapshot,
         Self::WriteSnapshot,

@@ -29,7 +29,7 @@ use crate::line::Line;
 use crate::model::{
     Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Claim,
     ClaimedCommand, Command, CommandFilter, CommandPage, Counts, DueTimer, Execution,
-    ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence, LeaseRequest,
+    ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence, Gists, LeaseRequest,
     LeasedCommand, Loaded, LogPage, MachineLease, MachineRefused, MachineRenewal, MachineRequest,
     NewCatalogEntry, NewRuntime, PoolCount, PutRefused, Registered, Release, ResultPut, Runtime,
     RuntimeKind, Snapshot, SnapshotKey, StoredResult, VersionFilter,
@@ -192,6 +192,16 @@ impl<S: Store> Store for FaultyStore<S> {
     ) -> Result<Vec<StoredEvent>, StoreError> {
         let answer = self.fault(Method::Events).await?;
         answer.of(self.inner.events(execution_id, after, page).await)
+    }
+
+    async fn gists(
+        &self,
+        execution_id: ExecutionId,
+        after: Version,
+        page: LogPage,
+    ) -> Result<Gists, StoreError> {
+        let answer = self.fault(Method::Gists).await?;
+        answer.of(self.inner.gists(execution_id, after, page).await)
     }
 
     async fn event(

@@ -31,7 +31,7 @@ use crate::error::StoreError;
 use crate::model::{
     Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Claim,
     ClaimedCommand, Command, CommandFilter, CommandPage, Counts, DueTimer, Execution,
-    ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence, LeaseRequest,
+    ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence, Gists, LeaseRequest,
     LeasedCommand, Loaded, LogPage, MachineLease, MachineRefused, MachineRenewal, MachineRequest,
     NewCatalogEntry, NewRuntime, PoolCount, PutRefused, Registered, Release, ResultPut, Runtime,
     RuntimeKind, Snapshot, SnapshotKey, StoredResult, VersionFilter,
@@ -89,6 +89,16 @@ impl Store for MemoryStore {
         page: LogPage,
     ) -> Result<Vec<StoredEvent>, StoreError> {
         Ok(self.lock().events(execution_id, after, page))
+    }
+
+    async fn gists(
+        &self,
+        execution_id: ExecutionId,
+        after: Version,
+        page: LogPage,
+    ) -> Result<Gists, StoreError> {
+        let events = self.lock().events(execution_id, after, page);
+        Ok(Gists::Whole(events))
     }
 
     async fn event(

@@ -11,6 +11,7 @@ mod credential;
 mod errand;
 mod execution;
 mod feed;
+mod gists;
 mod head;
 mod hints;
 mod key;
@@ -57,6 +58,9 @@ pub use execution::{
 };
 pub(crate) use feed::InFeed;
 pub use feed::{FEED_BYTES, FeedBatch, FeedLimit};
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+pub(crate) use gists::{GistRow, TEXTS};
+pub use gists::{GistRows, Gists};
 pub use head::Head;
 pub use hints::{Growth, Hints, MAX_HINTED, Places};
 pub use key::MatchKey;

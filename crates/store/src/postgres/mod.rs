@@ -59,7 +59,7 @@ use crate::migration::Schema;
 use crate::model::{
     Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Claim,
     ClaimedCommand, Command, CommandFilter, CommandPage, Counts, DueTimer, Execution,
-    ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence, LeaseRequest,
+    ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence, Gists, LeaseRequest,
     LeasedCommand, Loaded, LogPage, MachineLease, MachineRefused, MachineRenewal, MachineRequest,
     NewCatalogEntry, NewRuntime, PoolCount, PutRefused, Registered, Release, ResultPut, Runtime,
     RuntimeKind, Snapshot, SnapshotKey, StoredResult, VersionFilter,
@@ -262,6 +262,15 @@ impl Store for PostgresStore {
         page: LogPage,
     ) -> Result<Vec<StoredEvent>, StoreError> {
         query::events(&self.pool, execution_id, after, page).await
+    }
+
+    async fn gists(
+        &self,
+        execution_id: ExecutionId,
+        after: Version,
+        page: LogPage,
+    ) -> Result<Gists, StoreError> {
+        query::gists(&self.pool, execution_id, after, page).await
     }
 
     async fn event(

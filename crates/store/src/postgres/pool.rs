@@ -13,7 +13,8 @@ use tokio::time::timeout;
 use tokio_postgres::config::Host;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{
-    AsyncMessage, Client, Config, Connection, NoTls, Notification, Row, Statement, Transaction,
+    AsyncMessage, Client, Config, Connection, NoTls, Notification, Row, RowStream, Statement,
+    Transaction,
 };
 
 use super::PostgresOptions;
@@ -352,6 +353,19 @@ impl Pooled<'_> {
         let session = self.session()?;
         let statement = session.prepare(sql).await?;
         let rows = session.client.query(&statement, params).await;
+        rows.map_err(failure)
+    }
+
+    /// The same with the rows as they come.
+    pub(super) async fn stream(
+        &mut self,
+        sql: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<RowStream, StoreError> {
+        let session = self.session()?;
+        let statement = session.prepare(sql).await?;
+        let params = params.iter().map(|param| *param as &dyn ToSql);
+        let rows = session.client.query_raw(&statement, params).await;
         rows.map_err(failure)
     }
 

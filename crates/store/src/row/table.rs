@@ -133,10 +133,26 @@ impl<'r> Reader<'r> {
     }
 
     pub(crate) fn take<T: FromCell>(&mut self) -> Result<T, Corrupt> {
+        self.read(T::from_cell)
+    }
+
+    /// Takes a text where it lies, if there is one.
+    pub(crate) fn text(&mut self) -> Result<Option<&'r str>, Corrupt> {
+        self.read(|cell| match cell {
+            CellRef::Null => Ok(None),
+            cell => cell.text().map(Some),
+        })
+    }
+
+    /// Takes a cell by reading it.
+    pub(crate) fn read<T>(
+        &mut self,
+        read: impl FnOnce(CellRef<'r>) -> Result<T, CellProblem>,
+    ) -> Result<T, Corrupt> {
         let place = self.place;
         self.place += 1;
         let cell = self.cells.next().unwrap_or(CellRef::Null);
-        T::from_cell(cell).map_err(|problem| self.corrupt(place, problem))
+        read(cell).map_err(|problem| self.corrupt(place, problem))
     }
 
     /// The cell at a place of those that are left.

@@ -99,6 +99,23 @@ pub(super) fn all<T>(
     Ok(found)
 }
 
+/// Shows the rows of a statement as long as whoever looks at them goes on.
+pub(super) fn each(
+    connection: &Connection,
+    sql: &str,
+    params: impl Params,
+    mut look: impl FnMut(Cells<'_>) -> Result<bool, Corrupt>,
+) -> Result<(), StoreError> {
+    let mut statement = connection.prepare_cached(sql).map_err(failure)?;
+    let mut rows = statement.query(params).map_err(failure)?;
+    while let Some(row) = rows.next().map_err(failure)? {
+        if !look(Reading::new(row).cells())? {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
 /// Rows of a statement until they have so many bytes, and whether there are more.
 pub(super) fn within<T>(
     connection: &Connection,

@@ -44,7 +44,7 @@ use crate::migration::Schema;
 use crate::model::{
     Append, AppendRefused, Appended, CatalogEntry, CatalogFilter, CatalogKey, Claim,
     ClaimedCommand, Command, CommandFilter, CommandPage, Counts, DueTimer, Execution,
-    ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence, LeaseRequest,
+    ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence, Gists, LeaseRequest,
     LeasedCommand, Loaded, LogPage, MachineLease, MachineRefused, MachineRenewal, MachineRequest,
     NewCatalogEntry, NewRuntime, PoolCount, PutRefused, Registered, Release, ResultPut, Runtime,
     RuntimeKind, Snapshot, SnapshotKey, StoredResult, VersionFilter,
@@ -151,6 +151,17 @@ impl Store for SqliteStore {
     ) -> Result<Vec<StoredEvent>, StoreError> {
         self.readers
             .run(move |connection| query::events(connection, execution_id, after, page))
+            .await
+    }
+
+    async fn gists(
+        &self,
+        execution_id: ExecutionId,
+        after: Version,
+        page: LogPage,
+    ) -> Result<Gists, StoreError> {
+        self.readers
+            .run(move |connection| query::gists(connection, execution_id, after, page))
             .await
     }
 

@@ -10,14 +10,15 @@ use noetl_types::{
 };
 use rusqlite::{Connection, params, params_from_iter};
 
-use super::bind::{all, execute, failure, first, micros, places, within};
+use super::bind::{all, each, execute, failure, first, micros, places, within};
 use crate::error::StoreError;
 use crate::machines::Machines;
 use crate::model::{
     CatalogEntry, CatalogFilter, CatalogKey, Counts, DueTimer, EventKey, Execution,
-    ExecutionFilter, ExecutionPage, FEED_BYTES, FeedBatch, FeedLimit, Known, Loaded, LogPage,
-    MachineLease, MachineRefused, NewCatalogEntry, NewRuntime, PutRefused, READ_FOR_ONE,
-    Registered, Runtime, RuntimeKind, Snapshot, SnapshotKey, VersionFilter, superfluous,
+    ExecutionFilter, ExecutionPage, FEED_BYTES, FeedBatch, FeedLimit, GistRows, Gists, Known,
+    Loaded, LogPage, MachineLease, MachineRefused, NewCatalogEntry, NewRuntime, PutRefused,
+    READ_FOR_ONE, Registered, Runtime, RuntimeKind, Snapshot, SnapshotKey, VersionFilter,
+    superfluous,
 };
 use crate::row::{
     self, CATALOG, EVENT, EXECUTION, KeptResult, MACHINE, RUNTIME, Reader, SNAPSHOT, STORED_RESULT,
@@ -31,6 +32,13 @@ static EVENTS: LazyLock<String> =
 static SELECT_EVENTS: LazyLock<String> = LazyLock::new(|| {
     let events = &*EVENTS;
     format!("{events} WHERE execution_id = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3")
+});
+
+static SELECT_GISTS: LazyLock<String> = LazyLock::new(|| {
+    let columns = row::gist_columns("instr(meta, 'object') > 0");
+    format!(
+        "SELECT {columns} FROM event WHERE execution_id = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3"
+    )
 });
 
 static SELECT_EVENT: LazyLock<String> = LazyLock::new(|| {
@@ -138,6 +146,25 @@ pub(super) fn events(
 ) -> Result<Vec<StoredEvent>, StoreError> {
     let params = (execution_id.get(), after.get(), page.get());
     all(connection, &SELECT_EVENTS, params, row::stored_event)
+}
+
+pub(super) fn gists(
+    connection: &Connection,
+    execution_id: ExecutionId,
+    after: Version,
+    page: LogPage,
+) -> Result<Gists, StoreError> {
+    let mut rows = GistRows::new(execution_id);
+    let mut is_current = true;
+    let params = (execution_id.get(), after.get(), page.get());
+    each(connection, &SELECT_GISTS, params, |cells| {
+        is_current = row::push_gist(&mut rows, cells)?;
+        Ok(is_current && rows.bytes() < row::GIST_BYTES)
+    })?;
+    if is_current {
+        return Ok(Gists::Rows(rows));
+    }
+    events(connection, execution_id, after, page).map(Gists::Whole)
 }
 
 /// One moment for all of it, since a reader holds one for a call.

@@ -11,6 +11,7 @@ pub(crate) mod credential;
 mod differential;
 pub(crate) mod feed;
 pub(crate) mod fixture;
+pub(crate) mod gist;
 mod history;
 pub(crate) mod keep;
 pub(crate) mod keychain;
@@ -169,6 +170,9 @@ macro_rules! store_suite {
             keep: variables_are_set_together,
             keep: sweeps_are_bounded,
             keep: what_is_shared_comes_with_its_append,
+            gist: pages_of_gists,
+            gist: contexts_of_business_objects,
+            gist: other_schema_versions_come_as_a_whole,
             log: pages_of_a_log,
             log: snapshot_and_tail,
             log: timers_come_due,

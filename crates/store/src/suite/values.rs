@@ -8,6 +8,7 @@ use noetl_types::{
 
 use super::Bench;
 use super::fixture::Run;
+use super::gist::same_gists;
 use super::stream::messages;
 use crate::{Append, FeedMessage, LogPage, Store};
 
@@ -31,6 +32,7 @@ async fn round_trip(store: &dyn Store, run: &mut Run, append: Append) {
     // What goes out is made of the columns, and no other.
     let wanted: Vec<_> = events.iter().map(FeedMessage::of).collect();
     assert_eq!(messages(store, wanted.len()).await, wanted);
+    same_gists(store, &events).await;
 }
 
 pub(crate) async fn odd_numbers_keep_their_text(bench: &Bench) {

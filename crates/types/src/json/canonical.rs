@@ -38,6 +38,21 @@ impl CanonicalWriter {
         self.text
     }
 
+    /// The text written so far, where it lies.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// Forgets the text, and keeps its place for the next one.
+    pub(crate) fn clear(&mut self) {
+        self.text.clear();
+    }
+
+    /// Writes what is canonical already, or a part of it.
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
+        self.text.extend_from_slice(bytes);
+    }
+
     /// Writes `null`.
     pub fn null(&mut self) {
         self.text.extend_from_slice(b"null");

@@ -7,6 +7,7 @@
 
 mod canonical;
 mod de;
+mod lying;
 mod value;
 
 #[cfg(test)]
@@ -14,4 +15,5 @@ pub(crate) mod tests;
 
 pub use canonical::{CanonicalObject, CanonicalWriter, WriteCanonical, to_canonical};
 pub use de::{JsonTextError, parse, parse_text};
+pub use lying::{JsonRef, NoJson};
 pub use value::{Json, JsonMap, JsonRefused};

@@ -270,7 +270,79 @@ fn sorted_and_shuffled() -> impl Strategy<Value = (Entries, Entries)> {
     })
 }
 
+fn fields_of(value: JsonRef<'_>) -> Vec<(String, Json)> {
+    let mut fields = Vec::new();
+    value
+        .fields(|key, value| fields.push((key.to_owned(), value.to_json().unwrap())))
+        .unwrap();
+    fields
+}
+
+#[test]
+fn a_text_is_looked_into_where_it_lies() {
+    let text = r#" { "a\u0062" : "x\"y}" , "n" : -0 ,"l":[{"]":"}"}, 1 ],
+        "f":1.0,"o":{"\\":null},"big":18446744073709551615 , "t" : true } "#;
+    let value = read(text);
+    let lying = JsonRef::Text(text);
+    let mut fields = fields_of(lying);
+    fields.sort_by(|one, other| one.0.cmp(&other.0));
+    assert_eq!(fields, fields_of(JsonRef::Tree(&value)));
+    let word = |key: &str| lying.get(key).unwrap().unwrap().word();
+    assert_eq!(word("ab").as_deref(), Some("x\"y}"));
+    assert_eq!(word("n").as_deref(), Some("0"));
+    assert_eq!(word("f").as_deref(), Some("1"));
+    assert_eq!(word("big").as_deref(), Some("18446744073709551615"));
+    assert_eq!(word("t"), None);
+    assert!(lying.get("absent").unwrap().is_none());
+    for nothing in ["{}", " { } ", "[]", "null", "1", "\"{\""] {
+        assert_eq!(fields_of(JsonRef::Text(nothing)), []);
+    }
+}
+
+#[test]
+fn what_is_no_object_and_no_other_value_is_refused() {
+    for text in [
+        "",
+        "{",
+        "nul",
+        "{\"a\"}",
+        "{\"a\":}",
+        "{\"a\":1",
+        "{\"a\":1,}",
+        "{\"a\":1}}",
+        "{\"a\":\"x}",
+        "{\"a\":[1,2}",
+        "{\"a\\\":1}",
+        "{a:1}",
+        "{\"\\x\":1}",
+    ] {
+        assert_eq!(JsonRef::Text(text).fields(|_, _| {}), Err(NoJson), "{text}");
+    }
+}
+
 proptest! {
+    #[test]
+    fn a_value_is_the_same_where_it_lies(value in any_json()) {
+        let text = value.to_string();
+        let (tree, lying) = (JsonRef::Tree(&value), JsonRef::Text(&text));
+        prop_assert_eq!(fields_of(lying), fields_of(tree));
+        prop_assert_eq!(lying.word(), tree.word());
+        prop_assert_eq!(lying.number(), tree.number());
+        prop_assert_eq!(lying.is_null(), tree.is_null());
+        prop_assert_eq!(lying.is_map(), tree.is_map());
+        prop_assert_eq!(lying.to_json().unwrap(), value.clone());
+        for (key, under) in fields_of(tree) {
+            prop_assert_eq!(lying.get(&key).unwrap().unwrap().to_json().unwrap(), under);
+        }
+    }
+
+    #[test]
+    fn any_text_is_walked_over_or_refused(text in ".{0,40}|[{}\\[\\]\",:\\\\ 1a]{0,24}") {
+        let _ = JsonRef::Text(&text).fields(|_, value| {
+            let _ = (value.word(), value.number(), value.to_json());
+        });
+    }
+
     #[test]
     fn reading_the_canonical_text_gives_the_value(value in any_json()) {
         let text = to_canonical(&value);

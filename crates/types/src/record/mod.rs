@@ -21,4 +21,4 @@ pub use event::{CopiedFields, EventRecord, NewEvent, SchemaVersion, StoredEvent}
 pub use order::{FeedPosition, Seq, SeqError, Version};
 pub use projected::{Arrival, Projected, Rejection, read_projected};
 pub use read::{FieldProblem, RecordError};
-pub use upcast::{UpcastError, upcast};
+pub use upcast::{UpcastError, is_current, upcast};

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::projection::Replayed;
 use crate::digest::{Digest, Hasher};
-use crate::json::{WriteCanonical, to_canonical};
+use crate::json::{CanonicalWriter, WriteCanonical};
 use crate::text::Text;
 
 /// The checksum of each part, under its name.
@@ -47,7 +47,9 @@ impl Replayed {
         let business_object = whole.map("business_objects", &self.business_objects);
         let command = whole.map("commands", &self.commands);
         whole.field("event_count", &self.event_count);
-        let execution = whole.part("execution", |sum| sum.put(&self.execution));
+        let execution = whole.part("execution", |whole| {
+            self.execution.write_canonical(&mut whole.text);
+        });
         whole.field("execution_id", &self.execution_id.get());
         let frame = whole.map("frames", &self.frames);
         if let Some(id) = &self.last_event_id {
@@ -74,73 +76,74 @@ impl Replayed {
     }
 }
 
+/// Bytes that are summed together.
+const CHUNK: usize = 1 << 12;
+
 /// The object whose canonical text is being summed.
 #[derive(Default)]
 struct Whole {
     hasher: Hasher,
+    /// Of the part that is being written, if it is summed for itself as well.
+    part: Option<Hasher>,
+    /// What is not summed yet.
+    text: CanonicalWriter,
     has_fields: bool,
 }
 
 impl Whole {
     fn name(&mut self, name: &str) {
-        self.hasher
-            .update(if self.has_fields { b"," } else { b"{" });
+        self.text.raw(if self.has_fields { b"," } else { b"{" });
         self.has_fields = true;
-        self.hasher.update(&to_canonical(name));
-        self.hasher.update(b":");
+        self.text.text(name);
+        self.text.raw(b":");
     }
 
     fn field(&mut self, name: &str, value: &(impl WriteCanonical + ?Sized)) {
         self.name(name);
-        self.hasher.update(&to_canonical(value));
+        value.write_canonical(&mut self.text);
     }
 
     /// A field that has a checksum of its own.
-    fn part(&mut self, name: &str, write: impl FnOnce(&mut Part<'_>)) -> Digest {
+    fn part(&mut self, name: &str, write: impl FnOnce(&mut Self)) -> Digest {
         self.name(name);
-        let mut part = Part {
-            own: Hasher::default(),
-            whole: &mut self.hasher,
-        };
-        write(&mut part);
-        part.own.finish()
+        self.sum();
+        self.part = Some(Hasher::default());
+        write(self);
+        self.sum();
+        self.part.take().unwrap_or_default().finish()
     }
 
     fn map<E: WriteCanonical>(&mut self, name: &str, map: &BTreeMap<Text, E>) -> Digest {
-        self.part(name, |part| {
-            part.bytes(b"{");
+        self.part(name, |whole| {
+            whole.text.raw(b"{");
             for (index, (key, entry)) in map.iter().enumerate() {
                 if index > 0 {
-                    part.bytes(b",");
+                    whole.text.raw(b",");
                 }
-                part.put(key);
-                part.bytes(b":");
-                part.put(entry);
+                key.write_canonical(&mut whole.text);
+                whole.text.raw(b":");
+                entry.write_canonical(&mut whole.text);
+                if whole.text.bytes().len() >= CHUNK {
+                    whole.sum();
+                }
             }
-            part.bytes(b"}");
+            whole.text.raw(b"}");
         })
     }
 
+    fn sum(&mut self) {
+        let bytes = self.text.bytes();
+        self.hasher.update(bytes);
+        if let Some(part) = &mut self.part {
+            part.update(bytes);
+        }
+        self.text.clear();
+    }
+
     fn finish(mut self) -> Digest {
-        self.hasher.update(b"}");
+        self.text.raw(b"}");
+        self.sum();
         self.hasher.finish()
-    }
-}
-
-/// A part of the whole, summed for itself as well.
-struct Part<'w> {
-    own: Hasher,
-    whole: &'w mut Hasher,
-}
-
-impl Part<'_> {
-    fn bytes(&mut self, bytes: &[u8]) {
-        self.own.update(bytes);
-        self.whole.update(bytes);
-    }
-
-    fn put(&mut self, value: &impl WriteCanonical) {
-        self.bytes(&to_canonical(value));
     }
 }
 
@@ -149,7 +152,7 @@ mod tests {
     use super::*;
     use crate::digest::sha256;
     use crate::id::{EventId, ExecutionId};
-    use crate::json::Json;
+    use crate::json::{Json, to_canonical};
     use crate::replay::{EventNumber, LoopEntry, PayloadRef, ReferenceSummary};
 
     fn state() -> Replayed {

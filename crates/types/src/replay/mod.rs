@@ -6,6 +6,7 @@
 mod checksum;
 mod entry;
 mod field;
+mod gist;
 mod projection;
 
 pub use checksum::{ProjectionChecksums, Sums};
@@ -14,4 +15,5 @@ pub use entry::{
     ReferenceSummary, StageEntry,
 };
 pub use field::EventNumber;
+pub use gist::Gist;
 pub use projection::{Projection, Replayed};

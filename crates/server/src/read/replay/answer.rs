@@ -2,17 +2,16 @@
 
 use noetl_api::replay::{Checksum, ReplayAnswer};
 use noetl_engine::replay::REPLAY_FOLD_VERSION;
-use noetl_types::ErrorCode;
 use noetl_types::replay::Projection;
 
-use super::fold::Folded;
+use super::fold::{Folded, broken_off};
 use crate::runtime::RuntimeError;
 
 /// The answer about a folded log. The sum of a large state takes a while, so it is taken where
 /// nobody has to wait for it.
 pub async fn answer(folded: Folded, projection: Projection) -> Result<ReplayAnswer, RuntimeError> {
     let answered = tokio::task::spawn_blocking(move || put_together(folded, projection)).await;
-    answered.map_err(|_| RuntimeError::refused(ErrorCode::Internal, "the replay was broken off"))
+    answered.map_err(|_| broken_off())
 }
 
 fn put_together(folded: Folded, projection: Projection) -> ReplayAnswer {

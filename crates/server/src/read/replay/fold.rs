@@ -2,14 +2,17 @@
 
 use noetl_api::replay::{ReplayQuery, ReplaySnapshot};
 use noetl_engine::replay::{REPLAY_FOLD_VERSION, ReplayError, ReplayState};
-use noetl_store::{Execution, Head, LogPage, MAX_SNAPSHOTS, Snapshot, Store};
-use noetl_types::{ErrorCode, Json, StoredEvent, Version};
+use noetl_store::{Execution, Gists, LogPage, MAX_SNAPSHOTS, Snapshot, Store};
+use noetl_types::{ErrorCode, Json, Version};
 
 use super::{cut, snapshot_key};
 use crate::runtime::{RuntimeError, causes};
 
 /// Events that are read at once; two such pages are in memory at once.
 const PAGE: i64 = 1_000;
+
+/// Events from which on a page is folded where nobody waits for it.
+const HANDED_OVER: usize = 200;
 
 /// Events, at least, between two places of a log that later folds can go on from.
 const STRIDE: i64 = 2_000;
@@ -30,8 +33,6 @@ pub struct Folded {
     pub(super) seed_bytes: usize,
     /// How many events were folded behind it.
     pub(super) tail: i64,
-    /// Where the last of them stands.
-    pub(super) head: Option<Head>,
     /// States on the way there, from which those who look at an earlier moment can go on.
     pub(super) passed: Vec<Passed>,
 }
@@ -40,7 +41,6 @@ pub struct Folded {
 #[derive(Debug)]
 pub(super) struct Passed {
     pub(super) state: ReplayState,
-    pub(super) head: Head,
     /// How many events a reader need not fold any more who goes on from it.
     pub(super) saves: i64,
 }
@@ -54,35 +54,39 @@ impl Folded {
             truncated,
             seed: None,
             seed_bytes: 0,
-            head: None,
             passed: Vec::new(),
         }
     }
 
     /// Folds a page of events.
-    fn apply(&mut self, events: &[StoredEvent]) -> Result<(), ReplayError> {
-        for event in events {
-            self.state.apply(&event.record)?;
-            self.tail += 1;
-            self.head = Some(Head::after(event));
+    fn apply(&mut self, page: &Gists) -> Result<(), ReplayError> {
+        let before = self.state.version().get();
+        match page {
+            Gists::Rows(rows) => rows
+                .gists()
+                .try_for_each(|gist| self.state.apply_gist(&gist))?,
+            Gists::Whole(events) => {
+                let mut events = events.iter();
+                events.try_for_each(|event| self.state.apply(&event.record))?;
+            }
         }
+        self.tail += self.state.version().get() - before;
         Ok(())
     }
 
     /// Remembers the state where it is far enough from the last one that is kept.
     fn pass(&mut self, stride: i64) {
-        let before = self.passed.last().map_or(0, |it| it.head.version.get());
+        let before = self.passed.last().map_or(0, |it| it.state.version().get());
         let before = before.max(self.state.version().get() - self.tail);
         let entries = EVENTS_PER_ENTRY.saturating_mul(self.state.entries());
         let saves = self.state.version().get() - before;
         if saves < stride.max(entries) {
             return;
         }
-        self.passed.extend(self.head.map(|head| Passed {
+        self.passed.push(Passed {
             state: self.state.clone(),
-            head,
             saves,
-        }));
+        });
     }
 }
 
@@ -99,10 +103,9 @@ pub async fn replay(log: &dyn Store, query: &ReplayQuery) -> Result<Folded, Runt
     let mut events = page(log, &row, folded.state.version(), to).await?;
     while let Some(last) = events.last() {
         // The next page is on its way while this one is folded.
-        let after = Version::from(last.record.seq);
-        let next = page(log, &row, after, to);
-        let (next, applied) = tokio::join!(next, async { folded.apply(&events) });
-        applied.map_err(|error| unfit(&row, &error))?;
+        let next = page(log, &row, last.into(), to);
+        let (next, applied) = tokio::join!(next, apply(folded, events));
+        folded = applied?.map_err(|error| unfit(&row, &error))?;
         if folded.state.version() < to {
             folded.pass(stride);
         }
@@ -111,19 +114,31 @@ pub async fn replay(log: &dyn Store, query: &ReplayQuery) -> Result<Folded, Runt
     Ok(folded)
 }
 
+/// Folds a page beside who reads the next one; a short one is folded sooner than handed over.
+async fn apply(
+    mut folded: Folded,
+    page: Gists,
+) -> Result<Result<Folded, ReplayError>, RuntimeError> {
+    if page.len() < HANDED_OVER {
+        return Ok(folded.apply(&page).map(|()| folded));
+    }
+    let applied = tokio::task::spawn_blocking(move || folded.apply(&page).map(|()| folded));
+    applied.await.map_err(|_| broken_off())
+}
+
 /// The next events of a log; none where it is read to the end.
 async fn page(
     log: &dyn Store,
     row: &Execution,
     after: Version,
     to: Version,
-) -> Result<Vec<StoredEvent>, RuntimeError> {
+) -> Result<Gists, RuntimeError> {
     if after >= to {
-        return Ok(Vec::new());
+        return Ok(Gists::Whole(Vec::new()));
     }
     let count = PAGE.min(to.get() - after.get());
     let limit = LogPage::clamped(u32::try_from(count).unwrap_or(u32::MAX));
-    let events = log.events(row.execution_id, after, limit).await?;
+    let events = log.gists(row.execution_id, after, limit).await?;
     if events.is_empty() {
         let text = format!("its log ends at {after}, and should go on to {to}");
         return Err(damaged(row, &text));
@@ -200,6 +215,10 @@ fn shown(snapshot: &Snapshot) -> ReplaySnapshot {
         checksum: snapshot.checksum,
         meta: Json::object([("fold_version", Json::from(REPLAY_FOLD_VERSION))]),
     }
+}
+
+pub(super) fn broken_off() -> RuntimeError {
+    RuntimeError::refused(ErrorCode::Internal, "the replay was broken off")
 }
 
 fn unfit(row: &Execution, error: &ReplayError) -> RuntimeError {

@@ -10,8 +10,8 @@ mod resolve;
 
 use noetl_api::replay::{ReplayAnswer, ReplayQuery};
 use noetl_engine::replay::{REPLAY_FOLD_VERSION, ReplayState};
-use noetl_store::{Head, Snapshot, SnapshotKey};
-use noetl_types::ExecutionId;
+use noetl_store::{Head, LogPage, Snapshot, SnapshotKey, StoreError};
+use noetl_types::{ExecutionId, Version};
 
 use crate::runtime::{Runtime, RuntimeError};
 
@@ -67,13 +67,12 @@ impl Runtime {
         let least = i64::from(self.settings().snapshot_every);
         let mut states = std::mem::take(&mut folded.passed);
         states.retain(|passed| passed.saves >= least);
-        let end = folded.head.map(|head| (head, folded.tail));
-        let is_worth = |(_, tail): &(Head, i64)| *tail >= least.max(weight(folded.seed_bytes));
-        states.extend(end.filter(is_worth).map(|(head, saves)| Passed {
-            state: folded.state.clone(),
-            head,
-            saves,
-        }));
+        if folded.tail > 0 && folded.tail >= least.max(weight(folded.seed_bytes)) {
+            states.push(Passed {
+                state: folded.state.clone(),
+                saves: folded.tail,
+            });
+        }
         if states.is_empty() {
             return;
         }
@@ -87,8 +86,16 @@ impl Runtime {
     }
 
     async fn keep_snapshot(&self, passed: Passed) {
-        let Passed { state, head, saves } = passed;
+        let Passed { state, saves } = passed;
         let execution_id = state.replayed().execution_id;
+        let head = match self.head_at(execution_id, state.version()).await {
+            Ok(Some(head)) => head,
+            Ok(None) => return,
+            Err(error) => {
+                tracing::warn!(%error, %execution_id, "a snapshot was not stored");
+                return;
+            }
+        };
         let taken = tokio::task::spawn_blocking(move || snapshot(&state, execution_id, head));
         let Ok(Some(snapshot)) = taken.await else {
             tracing::warn!(%execution_id, "a snapshot could not be taken");
@@ -100,6 +107,19 @@ impl Runtime {
         if let Err(error) = self.store().write_snapshot(snapshot).await {
             tracing::warn!(%error, %execution_id, "a snapshot was not stored");
         }
+    }
+
+    /// How a log stood when it had so many events; a fold does not ask, since few of its states are kept.
+    async fn head_at(
+        &self,
+        execution_id: ExecutionId,
+        version: Version,
+    ) -> Result<Option<Head>, StoreError> {
+        let before = Version::new(version.get() - 1).unwrap_or_default();
+        let last = self
+            .store()
+            .events(execution_id, before, LogPage::clamped(1));
+        Ok(last.await?.first().map(Head::after))
     }
 }
 

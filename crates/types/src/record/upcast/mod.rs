@@ -5,7 +5,6 @@
 //! that version to the next; its line in [`LIFTS`]; and a stored history that is read through it.
 
 use super::event::{EventRecord, SchemaVersion};
-use crate::text::Text;
 
 /// Lifts a record by one version. It sees only records of its own version, and leaves the number to
 /// the caller.
@@ -42,12 +41,17 @@ pub fn upcast(record: EventRecord) -> Result<EventRecord, UpcastError> {
 impl EventRecord {
     /// Whether [`upcast`] leaves the record as it is.
     pub fn is_current(&self) -> bool {
-        self.event.schema_version == CURRENT || is_foreign(self.event.schema_name.as_ref())
+        is_current(self.event.schema_name.as_deref(), self.event.schema_version)
     }
 }
 
+/// Whether [`upcast`] leaves a record of a schema as it is.
+pub fn is_current(schema_name: Option<&str>, schema_version: SchemaVersion) -> bool {
+    schema_version == CURRENT || is_foreign(schema_name)
+}
+
 fn lift_through(lifts: &[Lift], mut record: EventRecord) -> Result<EventRecord, UpcastError> {
-    if is_foreign(record.event.schema_name.as_ref()) {
+    if is_foreign(record.event.schema_name.as_deref()) {
         return Ok(record);
     }
     let newest = version_after(lifts);
@@ -69,7 +73,7 @@ fn lift_through(lifts: &[Lift], mut record: EventRecord) -> Result<EventRecord, 
     Ok(record)
 }
 
-fn is_foreign(schema_name: Option<&Text>) -> bool {
+fn is_foreign(schema_name: Option<&str>) -> bool {
     schema_name.is_some_and(|name| name != OWN_SCHEMA)
 }
 
