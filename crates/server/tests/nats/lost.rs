@@ -155,7 +155,7 @@ async fn t7_whoever_compares_stream_and_log_keeps_its_lease() {
         let (late, calls) = (Arc::clone(&late), Arc::clone(&calls));
         move |method| {
             calls.lock().unwrap().push(method);
-            if method == Method::Feed {
+            if method == Method::Messages {
                 late.0.fetch_add(20, Ordering::Relaxed);
             }
             Fault::None
@@ -172,7 +172,7 @@ async fn t7_whoever_compares_stream_and_log_keeps_its_lease() {
     let (mut reads, mut since) = (0, 0);
     for method in &*calls {
         match method {
-            Method::Feed => (reads, since) = (reads + 1, since + 1),
+            Method::Messages => (reads, since) = (reads + 1, since + 1),
             Method::RenewStream | Method::TakeStream => since = 0,
             _ => {}
         }

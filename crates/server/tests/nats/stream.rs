@@ -242,8 +242,8 @@ async fn t10_nothing_is_lost_when_broker_and_publishers_are_killed_in_the_middle
     sees_everything(&nats, &*house.store).await;
 }
 
-/// Some messages are acknowledged, of others nobody knows: the broker dies with its answers.
 on_every_store!(t10_a_broker_that_dies_in_the_middle_of_its_answers_loses_nothing);
+/// Some messages are acknowledged, of others nobody knows: the broker dies with its answers.
 async fn t10_a_broker_that_dies_in_the_middle_of_its_answers_loses_nothing(house: House) {
     let mut nats = Nats::start().unwrap();
     let hold = Hold::before(&nats).await;
