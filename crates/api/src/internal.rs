@@ -437,7 +437,7 @@ mod tests {
             execution_id: None,
             subject: None,
             message_id: "1:3:1".into(),
-            payload: Json::Null,
+            payload: RawJson::default(),
             payload_codec: "json".into(),
             attempts: 1,
         };
