@@ -81,7 +81,9 @@ impl Secrets {
             return;
         };
         self.begins.insert(first);
-        ESCAPES.iter().for_each(|byte| self.begins.insert(*byte));
+        for byte in ESCAPES {
+            self.begins.insert(byte);
+        }
         self.needles.entry(first).or_default().insert(needle);
     }
 

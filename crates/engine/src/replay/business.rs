@@ -19,7 +19,7 @@ pub(super) fn fold(
     about: &About<'_>,
     payload: Option<PayloadRef>,
 ) -> Result<(), NoJson> {
-    let object = Object::of(about)?;
+    let object = Told::of(about)?;
     let Some((object_type, object_id)) = identity(&object, about) else {
         return Ok(());
     };
@@ -74,7 +74,7 @@ pub(super) fn fold(
 
 /// What the meta data says of the object.
 #[derive(Default)]
-struct Object<'e> {
+struct Told<'e> {
     object_type: Option<JsonRef<'e>>,
     r#type: Option<JsonRef<'e>>,
     object_id: Option<JsonRef<'e>>,
@@ -85,7 +85,7 @@ struct Object<'e> {
     attributes: Option<JsonRef<'e>>,
 }
 
-impl<'e> Object<'e> {
+impl<'e> Told<'e> {
     fn of(about: &About<'e>) -> Result<Self, NoJson> {
         let mut object = Self::default();
         if let Some(said) = about.meta(Key::BusinessObject) {
@@ -124,7 +124,7 @@ fn change(name: &str) -> Option<Change> {
 }
 
 /// Type and id of the object, if the event is about one.
-fn identity<'e>(object: &Object<'e>, about: &About<'e>) -> Option<(Cow<'e, str>, Cow<'e, str>)> {
+fn identity<'e>(object: &Told<'e>, about: &About<'e>) -> Option<(Cow<'e, str>, Cow<'e, str>)> {
     let object_type = object
         .object_type
         .and_then(JsonRef::word)
@@ -151,7 +151,7 @@ fn identity<'e>(object: &Object<'e>, about: &About<'e>) -> Option<(Cow<'e, str>,
 }
 
 /// What is known of the object after an event: a state replaces all, the rest is laid over it.
-fn learn(known: &mut Json, object: &Object<'_>, about: &About<'_>) -> Result<(), NoJson> {
+fn learn(known: &mut Json, object: &Told<'_>, about: &About<'_>) -> Result<(), NoJson> {
     if let Some(state) = told(object.state, "state", about)? {
         *known = state.to_json()?;
     }

@@ -71,7 +71,7 @@ impl fmt::Debug for Rendered {
         f.debug_struct("Rendered")
             .field("value", &self.redacted())
             .field("secrets", &self.secrets)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

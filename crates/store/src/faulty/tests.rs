@@ -148,6 +148,7 @@ async fn call_about_runs(store: &dyn Store) -> Vec<Result<(), StoreError>> {
         appended,
         store.load(run.id, &key, page).await.map(drop),
         store.events(run.id, Version::EMPTY, page).await.map(drop),
+        store.gists(run.id, Version::EMPTY, page).await.map(drop),
         store.event(run.id, command_id.into()).await.map(drop),
         store.snapshot(run.id, &key, Version::EMPTY).await.map(drop),
         store.write_snapshot(snapshot).await,

@@ -136,7 +136,9 @@ async fn what_was_lent_is_hidden_in_what_comes_back() {
     assert_eq!(lent.text_at("/data/token"), SECRET);
 
     let kept = json!({ "name": "it", "data": [SECRET] });
-    let kept = post(&worker, &format!("/api/result/{run}"), kept).await;
+    let results = format!("/api/result/{run}");
+    let kept = house.call(&worker, Method::PUT, &results, kept).await;
+    assert!(is_ok(&kept), "{}", kept.text);
     let found = format!("/api/result/resolve?ref={}", kept.text_at("/ref"));
     let found = house.call(&user, Method::GET, &found, json!({})).await;
     assert!(found.text.contains("[REDACTED]"), "{}", found.text);
