@@ -26,12 +26,12 @@ use crate::wire::{anything, post};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn secrets_are_found_nowhere_on_sqlite() {
-    Aviary::open(House::on_sqlite()).await.is_quiet().await;
+    Aviary::open(House::on_sqlite()).await.falls_quiet().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn secrets_are_found_nowhere_on_postgres() {
-    Aviary::open(House::on_postgres()).await.is_quiet().await;
+    Aviary::open(House::on_postgres()).await.falls_quiet().await;
 }
 
 /// A house with a stream, an outbox, traces and talkative logs, and what its tasks talk to.
@@ -90,7 +90,7 @@ impl Aviary {
     }
 
     /// Lets all secrets go their ways and looks for them everywhere.
-    async fn is_quiet(self) {
+    async fn falls_quiet(self) {
         let caller = Caller::of(&self.server);
         let mut places = vec![self.is_refused().await];
         for path in all_paths() {

@@ -86,13 +86,10 @@ impl Runtime {
 
     async fn launched(
         &self,
-        mut request: ExecuteRequest,
+        request: ExecuteRequest,
         launch: Launch,
     ) -> Result<Begun, RuntimeError> {
-        if let Some(parent) = request.parent_execution_id {
-            let lent = self.lent_for(parent);
-            request.payload = request.payload.map(|payload| lent.hide(payload));
-        }
+        let request = self.without_lent(request);
         let wait = wait_of(&request)?;
         let is_child = self.check(&request).await?;
         let definition = self.definition_of(&request).await?;
@@ -160,6 +157,15 @@ impl Runtime {
             outcome: self.core.told_if(end).await?,
             ..begun
         }))
+    }
+
+    /// A request without the secrets that were lent for the run that makes it.
+    fn without_lent(&self, mut request: ExecuteRequest) -> ExecuteRequest {
+        if let Some(parent) = request.parent_execution_id {
+            let lent = self.lent_for(parent);
+            request.payload = request.payload.map(|payload| lent.hide(payload));
+        }
+        request
     }
 
     /// The definition that a request names. One that is not there for the caller is as good as none.

@@ -97,7 +97,8 @@ pub(super) async fn parts(client: &impl GenericClient) -> Result<Vec<LogPart>, S
     let mut parts: Vec<_> = rows
         .iter()
         .filter_map(|row| {
-            let (lo, hi) = bounds(row.get(1))?;
+            // One that somebody drops at this moment is still listed, and has no bounds any more.
+            let (lo, hi) = bounds(row.get::<_, Option<&str>>(1)?)?;
             let name = Text::from(row.get::<_, &str>(0));
             Some(LogPart { name, lo, hi })
         })

@@ -84,7 +84,7 @@ fn any_json(dice: &mut Dice, depth: u64) -> Json {
         1 => Json::from(dice.one_in(2)),
         2 => Json::from(-5 * i64::try_from(dice.roll(1 << 20)).unwrap()),
         3 => Json::from(u64::MAX - dice.roll(9)),
-        4 => json::parse(br#"[0.1,1e300,5e-324,-0.5,1e21]"#).unwrap(),
+        4 => json::parse(b"[0.1,1e300,5e-324,-0.5,1e21]").unwrap(),
         5 => Json::from(any_text(dice)),
         6 => {
             let count = dice.roll(4);

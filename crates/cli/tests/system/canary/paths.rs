@@ -526,7 +526,7 @@ const NATS: &[Path] = &[
     .silent(),
     fails(
         "nats_nobody",
-        r#"{ kind: nats, auth: c_<N>, timeout: 3, operation: kv_get, bucket: b, key: k }"#,
+        "{ kind: nats, auth: c_<N>, timeout: 3, operation: kv_get, bucket: b, key: k }",
     )
     .with("nats", r#"{"url":"nats://127.0.0.1:1","user":"somebody","password":"<V>"}"#)
     .silent(),
