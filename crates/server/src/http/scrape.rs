@@ -111,9 +111,9 @@ const JSON: &str = "application/json";
 mod tests {
     use super::*;
 
-    fn asked(method: Method, path: &str) -> (u16, String) {
+    fn asked(method: &Method, path: &str) -> (u16, String) {
         let scraped = || Ok("noetl_build_info 1\n".to_owned());
-        let answer = answer(&method, path, &scraped);
+        let answer = answer(method, path, &scraped);
         let kind = answer.headers()[header::CONTENT_TYPE].to_str().unwrap();
         (answer.status().as_u16(), kind.to_owned())
     }
@@ -121,11 +121,11 @@ mod tests {
     #[test]
     fn only_metrics_and_life_are_told() {
         assert_eq!(
-            asked(Method::GET, "/metrics"),
+            asked(&Method::GET, "/metrics"),
             (200, CONTENT_TYPE.to_owned())
         );
-        assert_eq!(asked(Method::GET, "/livez").0, 200);
-        assert_eq!(asked(Method::POST, "/metrics").0, 405);
-        assert_eq!(asked(Method::GET, "/api/executions").0, 404);
+        assert_eq!(asked(&Method::GET, "/livez").0, 200);
+        assert_eq!(asked(&Method::POST, "/metrics").0, 405);
+        assert_eq!(asked(&Method::GET, "/api/executions").0, 404);
     }
 }

@@ -59,6 +59,9 @@ fn health() -> Vec<Operation> {
     ]
 }
 
+const NO_CONSOLE: &str = "Answers `forbidden` while NOETL_SQL_CONSOLE is off, and `not_supported` else: \
+     nothing would keep a statement to its tenant and from secrets.";
+
 fn about() -> Vec<Operation> {
     let tag = Tag::Server;
     vec![
@@ -122,10 +125,7 @@ fn about() -> Vec<Operation> {
             Tag::NotSupported,
             "This version has no SQL console",
         )
-        .details(
-            "Answers `forbidden` while NOETL_SQL_CONSOLE is off, and `not_supported` else: nothing would keep \
-             a statement to its tenant and from secrets.",
-        )
+        .details(NO_CONSOLE)
         .fails(&[Forbidden, NotSupported]),
         get("docs", paths::DOCS, tag, "This document for people")
             .answers::<String>()
