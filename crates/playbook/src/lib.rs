@@ -21,6 +21,7 @@ pub mod timing;
 pub mod words;
 
 mod check;
+mod origin;
 mod parse;
 mod print;
 mod schema;
@@ -30,6 +31,7 @@ mod yaml;
 pub use check::{Checked, InputsRead, check};
 pub use diag::{Code, Diagnostic, Severity};
 pub use model::Document;
+pub use origin::origin;
 pub use parse::{CatalogNames, CheckOptions};
 pub use print::to_yaml;
 pub use schema::{SchemaOf, json_schema};

@@ -18,7 +18,7 @@ use crate::exit::Exit;
 use crate::io::Io;
 use crate::output::{Form, Output};
 use crate::payload;
-use crate::progress::{Display, Style, human};
+use crate::progress::{Display, Style};
 use crate::reach::{Reached, Wants};
 use crate::render::words::visible;
 use crate::render::{palette, result};
@@ -250,7 +250,7 @@ pub(crate) async fn follow(
     let status = host.status(id).await?;
     if !quiet {
         let ended = status.end_time.unwrap_or_else(|| SystemClock.now());
-        let took = human(ended.since(status.start_time));
+        let took = ended.since(status.start_time).human();
         let word = status.status.as_str().to_lowercase();
         io.talk(format_args!("{word} in {took} · run {id}"))?;
     }
@@ -301,7 +301,7 @@ async fn watch(
             _ = frames.tick() => display.tick(SystemClock.now(), io)?,
             _ = signals.next() => break (Exit::Interrupted, "no longer watched".to_owned()),
             () = sleep_until(deadline) => {
-                let after = human(Millis::from(patience));
+                let after = Millis::from(patience).human();
                 break (Exit::Timeout, format!("not done after {after}"));
             }
         }

@@ -13,7 +13,6 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::io::Io;
 use crate::output::{Output, Times};
-use crate::progress::human;
 use crate::reach::{Reached, Wants};
 use crate::render::palette;
 use crate::render::words::{counted, padded, shorten, visible};
@@ -127,7 +126,7 @@ fn show(status: &StreamStatus, output: Output, quiet: bool, io: &mut Io<'_>) -> 
         0 => "nothing".to_owned(),
         _ => format!(
             "{behind}, the first for {}",
-            human(Millis::from_ms(status.lag_ms))
+            Millis::from_ms(status.lag_ms).human()
         ),
     };
     let mut lines = vec![("state", status.state.to_string())];
@@ -146,7 +145,7 @@ fn show(status: &StreamStatus, output: Output, quiet: bool, io: &mut Io<'_>) -> 
     if status.enabled {
         lines.push(("behind", behind));
         if status.horizon_age_ms > 0 {
-            let age = human(Millis::from_ms(status.horizon_age_ms));
+            let age = Millis::from_ms(status.horizon_age_ms).human();
             lines.push(("held back", format!("{age}, by an open transaction")));
         }
         lines.push(("published", status.published.to_string()));

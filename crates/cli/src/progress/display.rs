@@ -5,10 +5,9 @@ use std::io;
 use noetl_api::execution::EventView;
 use noetl_playbook::model::Playbook;
 use noetl_playbook::source::Span;
-use noetl_playbook::{CheckOptions, Document, check};
-use noetl_types::{ExecutionStatus, Json, TaskError, Timestamp};
+use noetl_playbook::{CheckOptions, Document, check, origin};
+use noetl_types::{ExecutionStatus, TaskError, Timestamp};
 
-use super::duration::human;
 use super::live::Live;
 use super::moment::{At, Moment};
 use super::story::{Active, Note, Story, Taken};
@@ -188,7 +187,7 @@ impl<'f> Display<'f> {
                 ("–", palette::DOUBT, text)
             }
             Note::Retried { at, error, after } => {
-                let (name, after) = (self.name(at), human(*after));
+                let (name, after) = (self.name(at), after.human());
                 let text = format!("{name}  again in {after}: {}", brief(error));
                 ("↻", palette::DOUBT, text)
             }
@@ -242,25 +241,10 @@ impl Flow {
         }
     }
 
-    /// Where the task that failed is written, or else its step.
+    /// Where an error comes from.
     fn place(&self, step: &str, error: &TaskError) -> Option<Span> {
         let step = self.playbook.step(step)?;
-        let task = error.task.as_ref().and_then(|label| {
-            let mut tasks = step.tool.tasks().iter();
-            tasks.find(|task| *task.label.value == **label)
-        });
-        let Some(task) = task else {
-            return Some(step.name.span);
-        };
-        let line = error
-            .details
-            .as_ref()
-            .and_then(|details| details.get("line"));
-        let line = line.and_then(Json::as_u64);
-        let in_code = line
-            .zip(task.config.get("code"))
-            .and_then(|(line, code)| line_of_block(&self.text, code.name.span, line));
-        Some(in_code.unwrap_or(task.kind.span))
+        Some(origin(&self.text, step, error))
     }
 }
 
@@ -288,27 +272,6 @@ pub(crate) fn failure_in(
     diagnostic::render_failure(file, text, &found, stream)
 }
 
-/// A line, the first being 1, of the block of text that is written under a key.
-fn line_of_block(text: &str, key: Span, line: u64) -> Option<Span> {
-    let mut from = key.end as usize;
-    let mut lines = text.get(from..)?.split_inclusive('\n');
-    let header = lines.next()?;
-    if !header
-        .trim_start_matches([':', ' '])
-        .starts_with(['|', '>'])
-    {
-        return None;
-    }
-    from += header.len();
-    for _ in 1..line {
-        from += lines.next()?.len();
-    }
-    let found = lines.next()?;
-    let code = found.trim();
-    let from = from + (found.len() - found.trim_start().len());
-    (!code.is_empty()).then(|| Span::new(from, from + code.len()))
-}
-
 fn painted(paint: Paint, sign: &str, style: anstyle::Style, text: &str) -> String {
     if style == palette::QUIET {
         return paint.text(style, format!("{sign} {text}")).to_string();
@@ -317,7 +280,7 @@ fn painted(paint: Paint, sign: &str, style: anstyle::Style, text: &str) -> Strin
 }
 
 fn taken(took: &Taken) -> String {
-    let mut text = human(took.time);
+    let mut text = took.time.human();
     if let Some(count) = took.count {
         text += &format!(
             ", {} of {}",
@@ -358,7 +321,7 @@ fn going_on(active: &Active, now: Timestamp) -> String {
             text += &format!("{} failed  ", count.failed);
         }
     }
-    text += &human(now.since(active.since));
+    text += &now.since(active.since).human();
     if let Some(error) = &active.trouble {
         text += &format!("  trying again: {}", brief(error));
     }

@@ -4,7 +4,6 @@
 //! [`display`] writes. Nothing here asks anybody: events come in, lines go out.
 
 mod display;
-mod duration;
 mod live;
 mod moment;
 mod story;
@@ -12,4 +11,3 @@ mod story;
 mod tests;
 
 pub(crate) use display::{Display, Flow, Style, failure_in};
-pub(crate) use duration::human;

@@ -15,7 +15,6 @@ use tokio::task::JoinError;
 use super::causes;
 use crate::config::table::PORT;
 use crate::exit::Exit;
-use crate::progress::human;
 
 /// Why a part of the system does not start, or stops by itself.
 #[derive(Debug, Error)]
@@ -106,7 +105,7 @@ impl StartError {
                 ))
             }
             Self::InUse { waited, holder, .. } => {
-                let waited = human(*waited);
+                let waited = waited.human();
                 Some(match holder {
                     Some(holder) => format!(
                         "{holder} did not answer within {waited}; stop it, or name another \

@@ -14,6 +14,7 @@ mod sites;
 mod tasks;
 
 pub use inputs::InputsRead;
+pub(crate) use tasks::STATEMENT_KEYS;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

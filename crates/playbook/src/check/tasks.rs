@@ -84,7 +84,7 @@ fn task_config(sink: &mut Sink<'_>, task: &Task) {
 }
 
 /// Keys that hold statements as they are written.
-const STATEMENT_KEYS: [&str; 5] = ["command", "query", "commands", "queries", "cmd"];
+pub(crate) const STATEMENT_KEYS: [&str; 5] = ["command", "query", "commands", "queries", "cmd"];
 
 fn sql(sink: &mut Sink<'_>, task: &Task) {
     let mut statements = 0;

@@ -27,8 +27,9 @@ pub(super) static CLAIM: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// Rows are found by their keys, one after the other in the order of their ids, so nobody waits in a
-/// circle. The status is looked at through a function, since the planner would else read the index of
-/// rows in flight from one end to the other for each mark, with all that has left it since a vacuum.
+/// circle: the session allows no join that would take them in another order. The status is looked at
+/// through a function, since the planner would else read the index of rows in flight from one end to the
+/// other for each mark, with all that has left it since a vacuum.
 pub(super) const MARK_PUBLISHED: &str = "UPDATE outbox
     SET status = 'PUBLISHED', published_at = $3::timestamptz, last_error = NULL,
         lease_until = NULL, updated_at = $3::timestamptz

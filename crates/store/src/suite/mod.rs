@@ -70,6 +70,7 @@ macro_rules! outlet_suite {
             outbox: rows_that_were_given_up_are_purged,
             outbox: payloads_of_a_claim_are_bounded,
             outbox: o4_racing_publishers_share_no_row,
+            outbox: marks_of_the_same_rows_wait_in_no_circle,
             stream: messages_are_the_events_of_the_feed,
             stream: a_stream_begins_where_it_is_told,
             stream: t7_a_stream_has_one_publisher,

@@ -530,3 +530,25 @@ pub(crate) async fn o4_racing_publishers_share_no_row(bench: &Bench) {
     assert_eq!(facts.rows.get(&OutboxStatus::Published), Some(&published));
     assert_eq!(facts.oldest_unpublished, None);
 }
+
+/// Marks of the same rows at the same time, each in another order: nobody waits for somebody who
+/// waits for him, and each row is marked once.
+pub(crate) async fn marks_of_the_same_rows_wait_in_no_circle(bench: &Bench) {
+    const ROUNDS: i64 = 10;
+    for round in 1..=ROUNDS {
+        published_run(&*bench.store, round, 40).await;
+        let asked = claim("p", 1000, at("12:00:00"));
+        let rows = bench.store.claim_outbox(asked).await.unwrap().rows;
+        let mut marks: Vec<_> = rows.iter().map(mark).collect();
+        let mut markers = JoinSet::new();
+        for _ in 0..4 {
+            marks.rotate_left(7);
+            marks.reverse();
+            let (store, marks) = (Arc::clone(&bench.store), marks.clone());
+            markers.spawn(async move { store.mark_published(marks, at("12:00:01")).await });
+        }
+        let marked = markers.join_all().await;
+        let marked: u64 = marked.into_iter().map(Result::unwrap).sum();
+        assert_eq!(usize::try_from(marked).unwrap(), rows.len());
+    }
+}

@@ -47,6 +47,19 @@ impl Millis {
         Self(ms)
     }
 
+    /// In the units that tell the most in the fewest letters, for people.
+    pub fn human(self) -> String {
+        let Self(ms) = self;
+        let (secs, minutes, hours) = (ms / 1_000, ms / 60_000, ms / 3_600_000);
+        match ms {
+            0..1_000 => format!("{ms} ms"),
+            1_000..60_000 => format!("{secs}.{} s", ms % 1_000 / 100),
+            60_000..3_600_000 => format!("{minutes} min {} s", secs % 60),
+            3_600_000..86_400_000 => format!("{hours} h {} min", minutes % 60),
+            86_400_000.. => format!("{} d {} h", hours / 24, hours % 24),
+        }
+    }
+
     /// So many seconds.
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(MS_PER_SECOND))
@@ -232,6 +245,23 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn people_read_the_units_that_tell_the_most() {
+        for (ms, text) in [
+            (0, "0 ms"),
+            (999, "999 ms"),
+            (1_000, "1.0 s"),
+            (12_345, "12.3 s"),
+            (59_999, "59.9 s"),
+            (60_000, "1 min 0 s"),
+            (3_599_999, "59 min 59 s"),
+            (3_600_000, "1 h 0 min"),
+            (180_000_000, "2 d 2 h"),
+        ] {
+            assert_eq!(Millis::from_ms(ms).human(), text);
+        }
+    }
 
     #[test]
     fn reads_the_forms_of_the_language() {

@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::io::Io;
-use crate::progress::{Display, Style, human};
+use crate::progress::{Display, Style};
 use crate::render::palette;
 use crate::render::words::visible;
 use crate::roles::{Host, Place, Signals, Watch};
@@ -192,7 +192,7 @@ impl Run<'_> {
                 () = sleep_until(deadline), if cancelled.is_none() => {
                     cancelled = Some(Cancelled::ByTime);
                     display.finish(io)?;
-                    let after = human(Millis::from(patience));
+                    let after = Millis::from(patience).human();
                     io.talk(format_args!("cancelling the run, which is not done after {after}"))?;
                     if !self.cancel("it took longer than --timeout", signals).await? {
                         return Ok(Followed::GivenUp);
@@ -261,7 +261,7 @@ impl Ending<'_> {
             }
         };
         let end = status.end_time.unwrap_or(status.start_time);
-        let took = human(end.since(status.start_time));
+        let took = end.since(status.start_time).human();
         io.talk(format_args!(
             "{} {word} {took} · run {}",
             paint.text(style, sign),

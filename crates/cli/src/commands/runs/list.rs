@@ -12,7 +12,6 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::io::Io;
 use crate::output::{Cell, Column, Output, Table, Times, read_when};
-use crate::progress::human;
 use crate::reach::{Reached, Wants};
 use crate::render::palette;
 use crate::roles::Host;
@@ -158,7 +157,7 @@ pub(super) fn table(runs: &[ExecutionLine], times: &Times) -> Table {
             status(run.status),
             playbook(run).into(),
             times.tell(run.started_at).into(),
-            human(took).into(),
+            took.human().into(),
             run.event_count.to_string().into(),
             parent.unwrap_or_else(|| "-".to_owned()).into(),
             error.lines().next().unwrap_or_default().into(),

@@ -15,7 +15,6 @@ use crate::error::Error;
 use crate::exit::Exit;
 use crate::io::{Io, Paint};
 use crate::output::{Output, Table, Times};
-use crate::progress::human;
 use crate::reach::{Reached, Wants};
 use crate::render::palette;
 use crate::render::words::{columns, counted, shorten, visible};
@@ -104,7 +103,7 @@ fn head(run: &ExecutionDetail, times: &Times, io: &mut Io<'_>) -> Result<(), Err
         ("playbook", playbook(line).into()),
         ("status", status(line.status)),
         ("started", times.tell(line.started_at).into()),
-        ("took", human(took).into()),
+        ("took", took.human().into()),
         ("events", line.event_count.to_string().into()),
     ];
     if let Some(parent) = line.parent_execution_id {
@@ -206,7 +205,7 @@ fn note(bar: &Bar) -> String {
     if bar.ended == Ended::Skipped {
         return "skipped".to_owned();
     }
-    let mut parts = vec![human(bar.to.since(bar.from))];
+    let mut parts = vec![bar.to.since(bar.from).human()];
     if let Some(items) = bar.items {
         parts.push(counted(
             usize::try_from(items).unwrap_or(usize::MAX),

@@ -2,9 +2,9 @@
 
 use noetl_api::explain::FailureView;
 use noetl_engine::State;
-use noetl_playbook::model::Step;
-use noetl_playbook::source::{Source, Span};
-use noetl_types::{TaskError, Text};
+use noetl_playbook::origin;
+use noetl_playbook::source::Source;
+use noetl_types::Text;
 
 use crate::runtime::Definition;
 
@@ -14,8 +14,8 @@ pub(super) fn of(definition: &Definition, state: &State) -> Option<FailureView> 
     let plan = &definition.plan;
     let step = steps.first().map(|step| plan.model(*step));
     let place = step.map(|step| {
-        let source = Source::new(&definition.entry.content);
-        source.position(place(step, error).start)
+        let text = &definition.entry.content;
+        Source::new(text).position(origin(text, step, error).start)
     });
     Some(FailureView {
         step: steps
@@ -25,13 +25,4 @@ pub(super) fn of(definition: &Definition, state: &State) -> Option<FailureView> 
         line: place.map(|place| place.line),
         column: place.map(|place| place.column),
     })
-}
-
-/// Where the task that failed is written, or else its step.
-fn place(step: &Step, error: &TaskError) -> Span {
-    let task = error.task.as_ref().and_then(|label| {
-        let mut tasks = step.tool.tasks().iter();
-        tasks.find(|task| *task.label.value == **label)
-    });
-    task.map_or(step.name.span, |task| task.kind.span)
 }
