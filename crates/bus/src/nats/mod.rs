@@ -19,4 +19,4 @@ pub use link::{Link, LinkFacts, LinkRefused, LinkSettings};
 pub use listen::Listening;
 pub use pipe::{Answer, Pipe};
 pub use publish::{Outgoing, PublishFailed, Stored};
-pub use stream::{ConsumerPlan, StreamFacts, StreamPlan};
+pub use stream::{ConsumerPlan, LetsGo, StreamFacts, StreamPlan};

@@ -4,7 +4,7 @@
 //! Nothing here waits for an answer or counts those that are missing; its sender does both.
 
 use async_nats::client::PublishErrorKind;
-use async_nats::header::NATS_MESSAGE_ID;
+use async_nats::header::{NATS_EXPECTED_STREAM, NATS_MESSAGE_ID};
 use async_nats::jetstream::{self, ErrorCode};
 use async_nats::{HeaderMap, StatusCode, Subscriber};
 use futures_util::{FutureExt as _, StreamExt as _};
@@ -12,13 +12,16 @@ use serde::Deserialize;
 
 use super::fault::NatsError;
 use super::link::Link;
-use super::publish::{MESSAGE_TOO_LARGE, Outgoing, PublishFailed, Stored, is_subject};
+use super::publish::{MESSAGE_TOO_LARGE, Outgoing, PublishFailed, Stored};
 
 /// A way to a stream.
 #[derive(Debug)]
 pub struct Pipe {
     link: Link,
     stream: String,
+    /// What every message says: that it is for this stream. Another one that has its subject by now
+    /// refuses it, rather than keeping what nobody looks for there.
+    headers: HeaderMap,
     /// Where answers come to, but for the number at the end.
     address: String,
     answers: Subscriber,
@@ -43,9 +46,12 @@ impl Link {
     pub async fn pipe(&self, stream: &str) -> Result<Pipe, NatsError> {
         let address = format!("{}.", self.client.new_inbox());
         let answers = self.client.subscribe(format!("{address}*")).await;
+        let mut headers = HeaderMap::new();
+        headers.insert(NATS_EXPECTED_STREAM, stream);
         Ok(Pipe {
             link: self.clone(),
             stream: stream.to_owned(),
+            headers,
             address,
             answers: answers.map_err(|error| NatsError::of(&error))?,
         })
@@ -55,16 +61,8 @@ impl Link {
 impl Pipe {
     /// Sends a message, whose answer comes under a number.
     pub async fn send(&self, number: u64, message: Outgoing) -> Result<(), PublishFailed> {
-        if !is_subject(&message.subject) {
-            let text = format!("'{}' is no subject", message.subject);
-            return Err(PublishFailed::Impossible(NatsError::told(text)));
-        }
-        if !self.link.is_connected() {
-            // What is not sent need not be waited for.
-            let text = "there is no connection";
-            return Err(PublishFailed::Unsure(NatsError::told(text)));
-        }
-        let mut headers = HeaderMap::new();
+        self.link.can_send(&message)?;
+        let mut headers = self.headers.clone();
         headers.insert(NATS_MESSAGE_ID, message.message_id);
         let address = format!("{}{number}", self.address);
         let sent = self.link.client.publish_with_reply_and_headers(
@@ -114,12 +112,16 @@ impl Pipe {
             (Some(error), _) if error.error_code() == ErrorCode(MESSAGE_TOO_LARGE) => {
                 Err(PublishFailed::TooLarge)
             }
+            // Another one has the subject by now.
+            (Some(error), _) if error.error_code() == ErrorCode::STREAM_NOT_MATCH => {
+                Err(PublishFailed::NoStream)
+            }
             (Some(error), _) => Err(PublishFailed::Unsure(NatsError::of(error))),
             (None, Some(stream)) if stream == self.stream => Ok(Stored {
                 sequence: told.seq,
                 is_duplicate: told.duplicate,
             }),
-            // Another one has the subject by now.
+            // Whatever took it, it is not in this one.
             (None, Some(_) | None) => Err(PublishFailed::NoStream),
         }
     }

@@ -43,8 +43,8 @@ pub enum PublishFailed {
     /// It never will: the message cannot be sent.
     #[error("{0}")]
     Impossible(NatsError),
-    /// There is no stream for the subject.
-    #[error("there is no stream for the subject")]
+    /// The stream is not there, or another one has its subject.
+    #[error("the stream is not there, or another one has its subject")]
     NoStream,
     /// It may or may not; try again.
     #[error("{0}")]
@@ -89,6 +89,17 @@ impl Link {
         stream: &str,
         message: Outgoing,
     ) -> Result<PublishAckFuture, PublishFailed> {
+        self.can_send(&message)?;
+        let publish = PublishMessage::build()
+            .payload(message.body)
+            .message_id(message.message_id)
+            .expected_stream(stream);
+        let sent = self.jetstream.send_publish(message.subject, publish).await;
+        sent.map_err(|error| failure(&error))
+    }
+
+    /// Whether a message can go out now at all.
+    pub(super) fn can_send(&self, message: &Outgoing) -> Result<(), PublishFailed> {
         if !is_subject(&message.subject) {
             let text = format!("'{}' is no subject", message.subject);
             return Err(PublishFailed::Impossible(NatsError::told(text)));
@@ -98,17 +109,12 @@ impl Link {
             let text = "there is no connection";
             return Err(PublishFailed::Unsure(NatsError::told(text)));
         }
-        let publish = PublishMessage::build()
-            .payload(message.body)
-            .message_id(message.message_id)
-            .expected_stream(stream);
-        let sent = self.jetstream.send_publish(message.subject, publish).await;
-        sent.map_err(|error| failure(&error))
+        Ok(())
     }
 }
 
 /// Whether something can be published to a subject.
-pub(super) fn is_subject(subject: &str) -> bool {
+fn is_subject(subject: &str) -> bool {
     async_nats::Subject::from(subject).is_valid() && !subject.contains(['*', '>'])
 }
 

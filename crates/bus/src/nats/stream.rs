@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_nats::jetstream::consumer::pull::{Config as PullConfig, OrderedConfig};
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, DeliverPolicy};
 use async_nats::jetstream::context::GetStreamErrorKind;
-use async_nats::jetstream::stream::{Config, Info, StorageType};
+use async_nats::jetstream::stream::{Config, Info, RetentionPolicy, StorageType};
 use async_nats::jetstream::{self, ErrorCode};
 use futures_util::StreamExt as _;
 use noetl_types::Timestamp;
@@ -60,6 +60,19 @@ pub struct StreamFacts {
     pub duplicate_window: Duration,
     /// Whether it outlives the broker.
     pub is_on_disk: bool,
+    /// What makes it let go of messages.
+    pub lets_go: LetsGo,
+}
+
+/// What makes a stream let go of messages, besides somebody who takes them out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LetsGo {
+    /// Their age, and nothing else.
+    OfOld,
+    /// Newer ones too, for which it lacks room.
+    ForNewer,
+    /// Those who read it.
+    OfRead,
 }
 
 impl Link {
@@ -211,7 +224,21 @@ fn facts(info: &Info) -> Result<StreamFacts, NatsError> {
         max_age: info.config.max_age,
         duplicate_window: info.config.duplicate_window,
         is_on_disk: info.config.storage == StorageType::File,
+        lets_go: lets_go(&info.config),
     })
+}
+
+fn lets_go(config: &Config) -> LetsGo {
+    let bounds = [
+        config.max_messages,
+        config.max_bytes,
+        config.max_messages_per_subject,
+    ];
+    match config.retention {
+        RetentionPolicy::Interest | RetentionPolicy::WorkQueue => LetsGo::OfRead,
+        RetentionPolicy::Limits if bounds.iter().any(|bound| *bound > 0) => LetsGo::ForNewer,
+        RetentionPolicy::Limits => LetsGo::OfOld,
+    }
 }
 
 /// Whether a subject with wildcards includes all of another one.
@@ -230,6 +257,29 @@ fn covers(pattern: &str, subject: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_stream_lets_go_of() {
+        assert_eq!(lets_go(&Config::default()), LetsGo::OfOld);
+        // As the broker tells of what has no bounds.
+        let unbounded = Config {
+            max_messages: -1,
+            max_bytes: -1,
+            max_messages_per_subject: -1,
+            ..Config::default()
+        };
+        assert_eq!(lets_go(&unbounded), LetsGo::OfOld);
+        let bounded = Config {
+            max_bytes: 1 << 30,
+            ..unbounded.clone()
+        };
+        assert_eq!(lets_go(&bounded), LetsGo::ForNewer);
+        let queue = Config {
+            retention: RetentionPolicy::WorkQueue,
+            ..unbounded
+        };
+        assert_eq!(lets_go(&queue), LetsGo::OfRead);
+    }
 
     #[test]
     fn what_a_pattern_includes() {

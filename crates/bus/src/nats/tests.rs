@@ -125,11 +125,20 @@ async fn answers_come_under_the_numbers_of_their_messages() {
     assert_eq!(large, Err(PublishFailed::TooLarge));
     let strange = pipe.send(9, message("te st", "s", "x")).await;
     assert!(matches!(strange, Err(PublishFailed::Impossible(_))));
-    // What another stream has is not in this one.
+}
+
+/// What is meant for one stream is not kept by another one that has its subjects by now.
+#[tokio::test]
+async fn a_message_goes_into_no_other_stream_than_its_own() {
+    let server = Nats::start().unwrap();
+    let link = linked(&server).await;
+    link.ensure(&PLAN).await.unwrap();
     let mut other = link.pipe("elsewhere").await.unwrap();
     other.send(1, message("test.a", "e", "x")).await.unwrap();
     let elsewhere = Some((1, Err(PublishFailed::NoStream)));
     assert_eq!(other.answer().await, elsewhere);
+    let stream = link.stream("test").await.unwrap();
+    assert_eq!(stream.map(|stream| stream.messages), Some(0));
 }
 
 #[tokio::test]
