@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use noetl_server::http::{CertifiedNames, Origins};
-use noetl_store::Trust;
+use noetl_store::{FeedLimit, Trust};
 use noetl_tools::egress::EgressPolicy;
 use noetl_tools::walls::SandboxMode;
 use noetl_types::{MachineId, PoolName, WorkerId};
@@ -541,7 +541,8 @@ pub(crate) static STREAM_ENABLED: Setting<bool> = Setting::new(
 pub(crate) static STREAM_BATCH: Setting<u32> = Setting::new(
     "NOETL_EVENT_STREAM_BATCH",
     "500",
-    read::number::<1, 10_000>,
+    // No read of the log gives more.
+    read::number::<1, { FeedLimit::MAX.get() }>,
     "Events that are read together, and between two moves of the cursor",
 );
 

@@ -237,6 +237,7 @@ fn a_number_of_a_machine_that_ids_have_no_room_for_refuses_to_start() {
 fn t16_numbers_of_the_stream_that_make_no_sense_refuse_to_start() {
     for (name, wrong) in [
         ("NOETL_EVENT_STREAM_BATCH", "0"),
+        ("NOETL_EVENT_STREAM_BATCH", "1001"),
         ("NOETL_EVENT_STREAM_BATCH", "18446744073709551615"),
         ("NOETL_EVENT_STREAM_POLL_MS", "5"),
         ("NOETL_EVENT_STREAM_DEDUP_SECS", "2m"),
