@@ -6,7 +6,7 @@ use noetl_types::{FeedPosition, OutboxId, Text, Timestamp};
 
 use crate::error::StoreError;
 use crate::model::{
-    Claimed, EventKey, Failed, FeedBatch, FeedLag, FeedLimit, FeedMessage, Known, LogEpoch,
+    Claimed, EventKey, Failed, FeedBatch, FeedItem, FeedLag, FeedLimit, Known, LogEpoch,
     OutboxClaim, OutboxFacts, OutboxFailure, OutboxFilter, OutboxMark, OutboxRow, QuarantineFilter,
     Quarantined, StreamCursor, StreamMove, StreamOwner, StreamTake, StreamTaken,
 };
@@ -104,12 +104,13 @@ pub trait Outlets {
     /// Where a stream stands.
     async fn stream_cursor(&self, name: &Text) -> Result<Option<StreamCursor>, StoreError>;
 
-    /// The messages of events, in the order of [`crate::Store::feed`] and as bounded as that.
+    /// The messages of events, in the order of [`crate::Store::feed`] and as bounded as that. An event
+    /// whose row cannot be read is there as such.
     async fn messages(
         &self,
         after: FeedPosition,
         limit: FeedLimit,
-    ) -> Result<FeedBatch<FeedMessage>, StoreError>;
+    ) -> Result<FeedBatch<FeedItem>, StoreError>;
 
     /// The position of the last event that was dropped for its age; 0 where none was. Whoever resumes
     /// the feed from before it may have missed events.

@@ -210,6 +210,7 @@ impl Runtime {
             instance,
         };
         let core = Core::new(parts, settings);
+        core.begin_stream().await?;
         core.work_in_background();
         if let Some(notices) = notices {
             core.work_with_others(notices);

@@ -1,21 +1,22 @@
-//! What the broker lost is put back, by whoever has the stream.
+//! What the broker lost is put back, by whoever has the stream, and what is broken stops nobody.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use noetl_api::internal::ProjectRequest;
 use noetl_server::{Clock, Runtime, SystemClock};
 use noetl_store::faulty::{Fault, FaultyStore, Method};
-use noetl_store::{CopyScope, MemoryStore, Store};
+use noetl_store::{CopyScope, MemoryStore, QuarantineFilter, Store};
 use noetl_testkit::nats::Nats;
-use noetl_types::{Json, Millis, Timestamp};
+use noetl_types::limits::PageLimit;
+use noetl_types::{FeedPosition, Json, Millis, Timestamp};
 
 use crate::hold::{Hold, copy_large};
-use crate::house::{House, streaming_by, until};
-use crate::outside::{jetstream, sees_everything};
-use crate::stream::{forgetful, from_the_first, publishes};
+use crate::house::{House, Place, complete, streaming_by, until, work};
+use crate::outside::{jetstream, read, sees_everything};
+use crate::stream::{STRAGGLER, forgetful, from_the_first, publishes};
 
 /// Has so many events copied into the log, whose ids begin with a number.
 async fn copied(runtime: &Runtime, first: i64, count: i64) {
@@ -132,6 +133,64 @@ async fn the_cursor_waits_for_the_acknowledgements_of_the_broker() {
     sees_everything(&nats, &*house.store).await;
 }
 
+/// Whatever comes into the stream behind it, what was in it before is put back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t11_a_stream_that_is_emptied_while_more_goes_into_it_is_made_anew() {
+    let nats = Nats::start().unwrap();
+    let house = House::new().await;
+    let runtime = house.server(streaming_by(&nats, forgetful())).await;
+    let _worker = work(&runtime);
+    complete(&runtime, 10).await;
+    sees_everything(&nats, &*house.store).await;
+    let context = jetstream(&nats).await;
+    let stream = context.get_stream("noetl_events").await.unwrap();
+    let runs = tokio::spawn({
+        let runtime = runtime.clone();
+        async move { complete(&runtime, 50).await }
+    });
+    stream.purge().await.unwrap();
+    runs.await.unwrap();
+    sees_everything(&nats, &*house.store).await;
+    assert!(runtime.stream_status().await.unwrap().rebuilds >= 1);
+}
+
+/// A row that only somebody else can have written.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t8_an_event_that_cannot_be_read_is_put_aside_and_stops_no_other() {
+    let nats = Nats::start().unwrap();
+    let house = House::postgres().await;
+    let Place::Database(database) = &house.place else {
+        return;
+    };
+    let runtime = house.server(streaming_by(&nats, from_the_first())).await;
+    let _worker = work(&runtime);
+    complete(&runtime, 1).await;
+    sees_everything(&nats, &*house.store).await;
+    let strange = STRAGGLER.replace("999", "-5");
+    database.run(&strange).unwrap();
+    complete(&runtime, 5).await;
+    until("it is passed by", || async {
+        let status = runtime.stream_status().await.unwrap();
+        let lag = house.store.feed_lag(FeedPosition::default()).await.unwrap();
+        let is_all = lag.held_back_since.is_none() && status.lag_events == 0;
+        // All others are there.
+        is_all && read(&nats).await.1 + 1 == lag.events
+    })
+    .await;
+    let filter = QuarantineFilter {
+        source: Some("stream".into()),
+        after: None,
+        limit: PageLimit::MAX,
+    };
+    let parked = house.store.quarantined(filter).await.unwrap();
+    let [one] = &*parked else {
+        panic!("{parked:?}");
+    };
+    assert_eq!(one.code, "unreadable");
+    assert!(one.message.contains("seq"), "{one:?}");
+    assert_eq!(runtime.stream_status().await.unwrap().parked, 1);
+}
+
 /// A look at the end of a long stream takes longer than a lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn t7_whoever_compares_stream_and_log_keeps_its_lease() {
@@ -190,4 +249,64 @@ impl Clock for Late {
         let late = Millis::from_secs(self.0.load(Ordering::Relaxed));
         SystemClock.now().saturating_add(late)
     }
+}
+
+/// A mistake in the code ends a turn, and not the stream.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_whose_reading_breaks_off_is_read_again() {
+    let nats = Nats::start().unwrap();
+    let store = Arc::new(MemoryStore::new());
+    let breaks = Arc::new(AtomicBool::new(false));
+    let plan = {
+        let breaks = Arc::clone(&breaks);
+        move |method| {
+            let is_read = method == Method::Messages;
+            assert!(
+                !is_read || !breaks.swap(false, Ordering::Relaxed),
+                "a mistake"
+            );
+            Fault::None
+        }
+    };
+    let faulty = Arc::new(FaultyStore::sharing(Arc::clone(&store), Box::new(plan)));
+    let settings = streaming_by(&nats, from_the_first());
+    let runtime = Runtime::open(faulty, Arc::new(SystemClock), settings)
+        .await
+        .unwrap();
+    copied(&runtime, 1_000_000, 5).await;
+    caught_up(&runtime).await;
+    breaks.store(true, Ordering::Relaxed);
+    copied(&runtime, 2_000_000, 5).await;
+    until("reading breaks off", || async {
+        !breaks.load(Ordering::Relaxed)
+    })
+    .await;
+    copied(&runtime, 3_000_000, 5).await;
+    caught_up(&runtime).await;
+    sees_everything(&nats, &*store).await;
+}
+
+/// A transaction has thousands of events under load: what is looked at again is counted in events, since
+/// only of the last messages of the stream their ids are read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "sixty thousand events take a minute"]
+async fn heavy_t10_a_broker_that_was_away_is_sent_nothing_that_it_has() {
+    let mut nats = Nats::start().unwrap();
+    let house = House::postgres().await;
+    let runtime = house.server(streaming_by(&nats, from_the_first())).await;
+    let many = 60_000;
+    copied(&runtime, 1_000_000, many).await;
+    caught_up(&runtime).await;
+    nats.kill().unwrap();
+    nats.restart().unwrap();
+    copied(&runtime, 2_000_000, 5).await;
+    let all = u64::try_from(many).unwrap() + 5;
+    until("everything is there", || async {
+        runtime.stream_status().await.unwrap().published >= all
+    })
+    .await;
+    caught_up(&runtime).await;
+    let status = runtime.stream_status().await.unwrap();
+    assert_eq!((status.published, status.duplicates), (all, 0));
+    assert_eq!((status.restored, status.rebuilds), (0, 0));
 }

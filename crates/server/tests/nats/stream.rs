@@ -165,7 +165,7 @@ async fn t1_an_event_that_commits_late_is_held_for_and_not_lost() {
 }
 
 /// One more event of some execution, by a transaction that is still open.
-const STRAGGLER: &str = "INSERT INTO noetl.event
+pub(crate) const STRAGGLER: &str = "INSERT INTO noetl.event
     (execution_id, event_id, seq, event_type, status, tenant_id, organization_id, event_time,
      created_at, ingest_time, schema_version, chain)
     SELECT execution_id, event_id + 1, 999, event_type, status, tenant_id, organization_id,
@@ -195,13 +195,32 @@ async fn t7_a_publisher_that_was_replaced_moves_nothing() {
 
 on_every_store!(t12_a_broker_that_comes_late_gets_everything_and_nobody_waited_for_it);
 async fn t12_a_broker_that_comes_late_gets_everything_and_nobody_waited_for_it(house: House) {
+    comes_late(house, from_the_first()).await;
+}
+
+on_every_store!(t12_a_broker_that_comes_late_gets_everything_since_the_first_start);
+/// The stream begins when its server does, and not when its broker comes.
+async fn t12_a_broker_that_comes_late_gets_everything_since_the_first_start(house: House) {
+    comes_late(house, StreamSettings::default()).await;
+}
+
+async fn comes_late(house: House, settings: StreamSettings) {
     let mut nats = Nats::start().unwrap();
     nats.kill().unwrap();
-    let runtime = house.server(streaming_by(&nats, from_the_first())).await;
+    let runtime = house.server(streaming_by(&nats, settings)).await;
     let _worker = work(&runtime);
     complete(&runtime, 30).await;
     let ready = runtime.health().await;
     assert_eq!(&*ready.status, "ok", "runs go on without the broker");
+    until(
+        "everything that was written is told to be behind",
+        || async {
+            let status = runtime.stream_status().await.unwrap();
+            let events = house.store.feed_lag(FeedPosition::default()).await.unwrap();
+            status.lag_events > 0 && status.lag_events == events.events
+        },
+    )
+    .await;
     let status = runtime.stream_status().await.unwrap();
     assert_eq!(&*status.state, "troubled");
     let ready = runtime.ready().await;

@@ -7,7 +7,7 @@ use noetl_types::{FeedPosition, OutboxId, Text, Timestamp};
 use super::{FaultyStore, Method};
 use crate::error::StoreError;
 use crate::model::{
-    Claimed, EventKey, Failed, FeedBatch, FeedLag, FeedLimit, FeedMessage, Known, LogEpoch,
+    Claimed, EventKey, Failed, FeedBatch, FeedItem, FeedLag, FeedLimit, Known, LogEpoch,
     OutboxClaim, OutboxFacts, OutboxFailure, OutboxFilter, OutboxMark, OutboxRow, QuarantineFilter,
     Quarantined, StreamCursor, StreamMove, StreamOwner, StreamTake, StreamTaken,
 };
@@ -147,7 +147,7 @@ impl<S: Store> Outlets for FaultyStore<S> {
         &self,
         after: FeedPosition,
         limit: FeedLimit,
-    ) -> Result<FeedBatch<FeedMessage>, StoreError> {
+    ) -> Result<FeedBatch<FeedItem>, StoreError> {
         let answer = self.fault(Method::Messages).await?;
         answer.of(self.inner.messages(after, limit).await)
     }

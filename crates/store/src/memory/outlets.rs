@@ -10,7 +10,7 @@ use super::MemoryStore;
 use super::state::{State, many};
 use crate::error::StoreError;
 use crate::model::{
-    Claimed, ClaimedMessage, EventBody, EventKey, Failed, FeedBatch, FeedLag, FeedLimit,
+    Claimed, ClaimedMessage, EventBody, EventKey, Failed, FeedBatch, FeedItem, FeedLag, FeedLimit,
     FeedMessage, JSON_CODEC, Known, LogEpoch, MAX_CLAIM_BYTES, MAX_FEED_LAG, OutboxClaim,
     OutboxFacts, OutboxFailure, OutboxFilter, OutboxMark, OutboxRow, OutboxStatus, Payload,
     QuarantineFilter, Quarantined, StreamBegin, StreamCursor, StreamMove, StreamOwner, StreamTake,
@@ -548,10 +548,14 @@ impl Outlets for MemoryStore {
         &self,
         after: FeedPosition,
         limit: FeedLimit,
-    ) -> Result<FeedBatch<FeedMessage>, StoreError> {
+    ) -> Result<FeedBatch<FeedItem>, StoreError> {
         let batch = self.lock().feed(after, limit);
         Ok(FeedBatch {
-            events: batch.events.iter().map(FeedMessage::of).collect(),
+            events: batch
+                .events
+                .iter()
+                .map(|it| Ok(FeedMessage::of(it)))
+                .collect(),
             next: batch.next,
             is_full: batch.is_full,
         })

@@ -2,7 +2,7 @@
 
 use noetl_types::{FeedPosition, StoredEvent};
 
-use super::message::FeedMessage;
+use super::message::FeedItem;
 
 /// How much of the feed one read gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ impl FeedLimit {
 /// About how many bytes of events one read gives, but for its last event.
 pub const FEED_BYTES: usize = 8 * 1024 * 1024;
 
-/// Some of the feed: whole events, or the messages of events.
+/// Some of the feed: whole events, or what is published of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FeedBatch<T = StoredEvent> {
     /// The events, in the order of the feed.
@@ -49,9 +49,12 @@ impl InFeed for StoredEvent {
     }
 }
 
-impl InFeed for FeedMessage {
+impl InFeed for FeedItem {
     fn place(&self) -> FeedPosition {
-        self.feed
+        match self {
+            Ok(message) => message.feed,
+            Err(unreadable) => unreadable.feed,
+        }
     }
 }
 

@@ -86,6 +86,18 @@ pub struct FeedMessage {
     pub body: EventBody,
 }
 
+/// An event whose row cannot be read: it has no message, and a place all the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// The place.
+    pub feed: FeedPosition,
+    /// What is wrong with its row.
+    pub why: Text,
+}
+
+/// What is at a place in the feed. A row that cannot be read stops none of its neighbours.
+pub type FeedItem = Result<FeedMessage, Unreadable>;
+
 impl EventBody {
     /// The body of an event.
     pub fn of(record: &EventRecord) -> Self {

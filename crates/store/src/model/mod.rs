@@ -69,7 +69,9 @@ pub use keychain::{
 };
 pub use log::{Loaded, LogPage, MAX_SNAPSHOTS, Snapshot, SnapshotKey};
 pub use machine::{MachineLease, MachineRefused, MachineRenewal, MachineRequest};
-pub use message::{EventBody, FeedMessage, LogEpoch, Message, body, message_id, subject};
+pub use message::{
+    EventBody, FeedItem, FeedMessage, LogEpoch, Message, Unreadable, body, message_id, subject,
+};
 pub use outbox::{
     Claimed, ClaimedMessage, Failed, JSON_CODEC, MAX_CLAIM_BYTES, MAX_COUNTED, OutboxClaim,
     OutboxFacts, OutboxFailure, OutboxFilter, OutboxMark, OutboxRow, OutboxStatus, Payload,

@@ -7,7 +7,7 @@ use noetl_types::{FeedPosition, OutboxId, Text, Timestamp};
 use super::{PostgresStore, known, outbox, stream};
 use crate::error::StoreError;
 use crate::model::{
-    Claimed, EventKey, Failed, FeedBatch, FeedLag, FeedLimit, FeedMessage, Known, LogEpoch,
+    Claimed, EventKey, Failed, FeedBatch, FeedItem, FeedLag, FeedLimit, Known, LogEpoch,
     OutboxClaim, OutboxFacts, OutboxFailure, OutboxFilter, OutboxMark, OutboxRow, QuarantineFilter,
     Quarantined, StreamCursor, StreamMove, StreamOwner, StreamTake, StreamTaken,
 };
@@ -123,7 +123,7 @@ impl Outlets for PostgresStore {
         &self,
         after: FeedPosition,
         limit: FeedLimit,
-    ) -> Result<FeedBatch<FeedMessage>, StoreError> {
+    ) -> Result<FeedBatch<FeedItem>, StoreError> {
         stream::messages(&self.pool, &self.feed_base, after, limit).await
     }
 

@@ -14,7 +14,7 @@ use super::pool::Pool;
 use super::query::{Param, beside, insert, params, rows, select};
 use crate::error::StoreError;
 use crate::model::{
-    FEED_BYTES, FeedBatch, FeedLag, FeedLimit, FeedMessage, InFeed, LogEpoch, MAX_FEED_LAG,
+    FEED_BYTES, FeedBatch, FeedItem, FeedLag, FeedLimit, InFeed, LogEpoch, MAX_FEED_LAG,
     StreamBegin, StreamCursor, StreamMove, StreamOwner, StreamTake, StreamTaken,
 };
 use crate::row::{
@@ -190,8 +190,8 @@ impl<T> Reading<T> {
 static EVENTS: LazyLock<Reading<StoredEvent>> =
     LazyLock::new(|| Reading::new(&EVENT, row::stored_event));
 
-static MESSAGES: LazyLock<Reading<FeedMessage>> =
-    LazyLock::new(|| Reading::new(&SENT, row::feed_message));
+static MESSAGES: LazyLock<Reading<FeedItem>> =
+    LazyLock::new(|| Reading::new(&SENT, row::feed_item));
 
 /// Whether the server is a standby, and where the earlier lives end.
 const STATE: &str = "SELECT pg_is_in_recovery(),
@@ -286,7 +286,7 @@ pub(super) async fn messages(
     known: &KnownBase,
     after: FeedPosition,
     limit: FeedLimit,
-) -> Result<FeedBatch<FeedMessage>, StoreError> {
+) -> Result<FeedBatch<FeedItem>, StoreError> {
     read(&MESSAGES, pool, known, after, limit).await
 }
 

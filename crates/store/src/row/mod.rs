@@ -35,7 +35,7 @@ pub(crate) use outlets::{
     quarantine_row, quarantined, stream_cursor, stream_row,
 };
 pub(crate) use result::{KeptResult, RESULT, STORED_RESULT, result, stored_result_row};
-pub(crate) use sent::{SENT, feed_message};
+pub(crate) use sent::{SENT, feed_item};
 pub(crate) use shared::{
     ANSWERED, BROADCAST, CACHE, DEDUP, ERRAND, SLOT, SLOT_ID, TAKE_REQUEST, VAR, WAIT, answered,
     broadcast, broadcast_row, cached, errand, kept_dedup, request_row, slot, slot_id_row,

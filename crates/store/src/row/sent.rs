@@ -12,7 +12,7 @@ use noetl_types::{Digest, FeedPosition, TenantId, Timestamp};
 use super::cell::{CellProblem, CellRef, FromCell as _};
 use super::event::EVENT;
 use super::table::{Cells, Corrupt, Kind, Reader, Table};
-use crate::model::{EventBody, FeedMessage, subject};
+use crate::model::{EventBody, FeedItem, FeedMessage, Unreadable, subject};
 
 /// Bytes that most bodies have room in.
 const USUAL_BYTES: usize = 1024;
@@ -105,19 +105,27 @@ pub(super) fn joined_body(cells: Cells<'_>) -> Result<Option<EventBody>, Corrupt
 }
 
 /// Composes the message of an event from the cells of [`SENT`], behind which its place in the feed
-/// stands.
-pub(crate) fn feed_message(mut cells: Cells<'_>) -> Result<FeedMessage, Corrupt> {
+/// stands. What has a place is passed by, even where nothing else of it can be read.
+pub(crate) fn feed_item(mut cells: Cells<'_>) -> Result<FeedItem, Corrupt> {
     let sent = cells.split(SENT.columns.len());
+    let mut behind = Reader::new(&SENT, cells);
+    let feed = FeedPosition {
+        tx: behind.take()?,
+        position: behind.take()?,
+    };
+    Ok(feed_message(sent, feed).map_err(|corrupt| Unreadable {
+        feed,
+        why: corrupt.with_cause(),
+    }))
+}
+
+fn feed_message(sent: Cells<'_>, feed: FeedPosition) -> Result<FeedMessage, Corrupt> {
     let row = Reader::new(&SENT, sent.clone());
     let tenant_id: TenantId = row.at(PLACES.tenant_id)?;
     let ingest_time = row.at(PLACES.ingest_time)?;
     let body = event_body(sent)?;
-    let mut behind = Reader::new(&SENT, cells);
     Ok(FeedMessage {
-        feed: FeedPosition {
-            tx: behind.take()?,
-            position: behind.take()?,
-        },
+        feed,
         subject: subject(&tenant_id, &body.event_type),
         ingest_time,
         body,

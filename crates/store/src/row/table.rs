@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use noetl_types::Text;
+
 use super::cell::{CellProblem, CellRef, FromCell};
 use crate::error::StoreError;
 
@@ -55,6 +57,13 @@ pub(crate) struct Corrupt {
     column: &'static str,
     #[source]
     problem: CellProblem,
+}
+
+impl Corrupt {
+    /// What is wrong, and why, in one line.
+    pub(super) fn with_cause(&self) -> Text {
+        Text::from(format!("{self}: {}", self.problem))
+    }
 }
 
 impl From<Corrupt> for StoreError {

@@ -8,7 +8,7 @@ use super::writer::Durability;
 use super::{SqliteStore, outbox, query, stream};
 use crate::error::StoreError;
 use crate::model::{
-    Claimed, EventKey, Failed, FeedBatch, FeedLag, FeedLimit, FeedMessage, Known, LogEpoch,
+    Claimed, EventKey, Failed, FeedBatch, FeedItem, FeedLag, FeedLimit, Known, LogEpoch,
     OutboxClaim, OutboxFacts, OutboxFailure, OutboxFilter, OutboxMark, OutboxRow, QuarantineFilter,
     Quarantined, StreamCursor, StreamMove, StreamOwner, StreamTake, StreamTaken,
 };
@@ -191,7 +191,7 @@ impl Outlets for SqliteStore {
         &self,
         after: FeedPosition,
         limit: FeedLimit,
-    ) -> Result<FeedBatch<FeedMessage>, StoreError> {
+    ) -> Result<FeedBatch<FeedItem>, StoreError> {
         self.readers
             .run(move |connection| stream::messages(connection, after, limit))
             .await

@@ -9,7 +9,7 @@ use super::bind::{execute, failure, first, within};
 use super::query::{put, select};
 use crate::error::StoreError;
 use crate::model::{
-    FEED_BYTES, FeedBatch, FeedLag, FeedLimit, FeedMessage, LogEpoch, MAX_FEED_LAG, StreamBegin,
+    FEED_BYTES, FeedBatch, FeedItem, FeedLag, FeedLimit, LogEpoch, MAX_FEED_LAG, StreamBegin,
     StreamCursor, StreamMove, StreamOwner, StreamTake, StreamTaken,
 };
 use crate::row::{self, Cell, Reader, SENT, STREAM, ToCell as _, stream_row};
@@ -177,9 +177,9 @@ pub(super) fn messages(
     connection: &Connection,
     after: FeedPosition,
     limit: FeedLimit,
-) -> Result<FeedBatch<FeedMessage>, StoreError> {
+) -> Result<FeedBatch<FeedItem>, StoreError> {
     let params = (after.position, limit.get());
-    let read = row::feed_message;
+    let read = row::feed_item;
     let (events, is_cut) = within(connection, &SELECT_MESSAGES, params, FEED_BYTES, read)?;
     Ok(FeedBatch::of(events, after, limit, is_cut))
 }

@@ -13,6 +13,7 @@ use super::writer::Durability;
 use super::{SqliteOptions, SqliteStore};
 use crate::suite::fixture::{Run, at, lease_of, one};
 use crate::suite::result::{put, result};
+use crate::suite::stream::an_unreadable_row_is_told_of;
 use crate::suite::{Bench, differ, differ_in_lanes, differ_with_faults, outlet_suite, store_suite};
 use crate::{Commons as _, Outlets as _, Store as _, StoreError, Swept, Upkeep as _};
 
@@ -510,6 +511,19 @@ async fn large_results_are_files_until_nobody_names_them() {
     assert_eq!(sweep(Swept::Blobs, "13:00:00").await, 0, "it is young");
     assert_eq!(sweep(Swept::Blobs, "13:00:00.000001").await, 1);
     assert!(files(&folder).is_empty());
+}
+
+#[tokio::test]
+async fn t8_a_row_that_cannot_be_read_stops_no_other() {
+    let place = Place::new();
+    let store = place.store();
+    let path = place.options().path;
+    an_unreadable_row_is_told_of(&store, || {
+        let connection = Connection::open(path).unwrap();
+        let damage = "UPDATE event SET tenant_id = '' WHERE seq = 2";
+        assert_eq!(connection.execute(damage, []).unwrap(), 1);
+    })
+    .await;
 }
 
 #[tokio::test]

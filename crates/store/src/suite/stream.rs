@@ -57,7 +57,7 @@ pub(crate) async fn messages(store: &dyn Store, events: usize) -> Vec<FeedMessag
     while all.len() < events {
         let batch = store.messages(after, FeedLimit::MAX).await.unwrap();
         after = batch.next;
-        all.extend(batch.events);
+        all.extend(batch.events.into_iter().map(Result::unwrap));
         tokio::task::yield_now().await;
     }
     all
@@ -172,12 +172,35 @@ pub(crate) async fn messages_are_the_events_of_the_feed(bench: &Bench) {
             assert!(batch.is_full || seen + batch.events.len() == wanted);
             assert!(!batch.events.is_empty() && batch.events.len() <= events.len());
             events.truncate(batch.events.len());
-            let expected: Vec<_> = events.iter().map(FeedMessage::of).collect();
-            assert_eq!(batch.events, expected);
-            assert_eq!(batch.next, expected[expected.len() - 1].feed);
-            seen += expected.len();
+            let expected = events.iter().map(|event| Ok(FeedMessage::of(event)));
+            assert_eq!(batch.events, expected.collect::<Vec<_>>());
+            assert_eq!(batch.next, events[events.len() - 1].feed);
+            seen += events.len();
             after = batch.next;
         }
+    }
+}
+
+/// A row that nobody can read is told of at its place, and stops none of its neighbours.
+pub(crate) async fn an_unreadable_row_is_told_of(store: &dyn Store, damage: impl FnOnce()) {
+    published_run(store, 1, 3).await;
+    let places = feed(store, 3).await;
+    damage();
+    for limit in [FeedLimit::clamped(1), FeedLimit::MAX] {
+        let (mut after, mut found) = (FeedPosition::default(), Vec::new());
+        while found.len() < 3 {
+            let batch = store.messages(after, limit).await.unwrap();
+            after = batch.next;
+            found.extend(batch.events);
+        }
+        assert_eq!(after, places[2]);
+        let [Ok(first), Err(unreadable), Ok(last)] = &*found else {
+            panic!("{found:?}");
+        };
+        let seen = [first.feed, unreadable.feed, last.feed];
+        assert_eq!(&seen, &*places);
+        let why = "column tenant_id of table event is damaged: ";
+        assert!(unreadable.why.starts_with(why), "{unreadable:?}");
     }
 }
 

@@ -23,6 +23,8 @@ pub(super) struct Flight {
     flying: VecDeque<Flying>,
     /// Bytes of those that are open.
     bytes: usize,
+    /// When the last first one was done with.
+    moved_at: Option<Instant>,
     passed: Passed,
 }
 
@@ -32,6 +34,9 @@ pub(super) struct Flying {
     pub(super) message: FeedMessage,
     /// Whether only a reference to it is sent, since it is too large.
     pub(super) by_reference: bool,
+    /// Where the cursor may move once it is done with: its place, or behind those after it that are
+    /// not sent.
+    until: FeedPosition,
     sent_at: Instant,
     is_open: bool,
 }
@@ -53,6 +58,7 @@ impl Flight {
             first: 0,
             flying: VecDeque::new(),
             bytes: 0,
+            moved_at: None,
             passed: Passed::default(),
         }
     }
@@ -72,12 +78,23 @@ impl Flight {
         let number = self.first + self.flying.len() as u64;
         self.bytes += message.body.bytes.len();
         self.flying.push_back(Flying {
+            until: message.feed,
             message,
             by_reference,
             sent_at: now,
             is_open: true,
         });
         number
+    }
+
+    /// Passes by an event of the feed that is not sent.
+    pub(super) fn skip(&mut self, place: FeedPosition) {
+        if let Some(last) = self.flying.back_mut() {
+            last.until = place;
+            return;
+        }
+        self.passed.to = place;
+        self.passed.events += 1;
     }
 
     /// An event that is open.
@@ -101,7 +118,7 @@ impl Flight {
     }
 
     /// An event is done with. Its bytes are let go, even where it has to wait for those before it.
-    pub(super) fn close(&mut self, number: u64) {
+    pub(super) fn close(&mut self, number: u64, now: Instant) {
         let Some(flying) = self.get_mut(number) else {
             return;
         };
@@ -111,14 +128,20 @@ impl Flight {
         self.passed.bytes += bytes;
         while let Some(flying) = self.flying.pop_front_if(|it| !it.is_open) {
             self.first += 1;
-            self.passed.to = flying.message.feed;
+            self.moved_at = Some(now);
+            self.passed.to = flying.until;
             self.passed.events += 1;
         }
     }
 
-    /// When the oldest one that is open was sent.
-    pub(super) fn oldest(&self) -> Option<Instant> {
-        self.flying.front().map(|it| it.sent_at)
+    /// Since when nothing was heard of the first one that is open: since it was sent, or since it is
+    /// the first. However long all of them take, a broker that goes through them one by one is heard.
+    pub(super) fn waits_since(&self) -> Option<Instant> {
+        let first = self.flying.front()?;
+        Some(
+            self.moved_at
+                .map_or(first.sent_at, |moved_at| moved_at.max(first.sent_at)),
+        )
     }
 
     /// What the cursor may move over.
@@ -134,6 +157,8 @@ impl Flight {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use noetl_store::EventBody;
     use noetl_types::{EventId, EventType, ExecutionId, Seq, Text, Timestamp};
 
@@ -170,21 +195,21 @@ mod tests {
             .collect();
         // The broker answers in any order, and twice.
         for late in [3, 1, 3] {
-            flight.close(numbers[late]);
+            flight.close(numbers[late], now);
             assert_eq!(passed(&flight), None);
         }
-        flight.close(numbers[0]);
+        flight.close(numbers[0], now);
         assert_eq!(passed(&flight), Some((place(2), 2)));
         flight.moved();
         assert_eq!(passed(&flight), None);
-        flight.close(numbers[2]);
+        flight.close(numbers[2], now);
         assert_eq!(passed(&flight), Some((place(4), 2)));
         assert!(flight.get(numbers[0]).is_none() && flight.get(numbers[4]).is_some());
-        flight.close(numbers[4]);
+        flight.close(numbers[4], now);
         assert_eq!(passed(&flight), Some((place(5), 3)));
-        assert!(flight.is_empty() && flight.oldest().is_none());
+        assert!(flight.is_empty() && flight.waits_since().is_none());
         // What nobody sent is nobody's.
-        flight.close(numbers[4] + 1);
+        flight.close(numbers[4] + 1, now);
         assert_eq!(passed(&flight), Some((place(5), 3)));
     }
 
@@ -200,7 +225,7 @@ mod tests {
                     .map(|at| flight.add(message(at, 1), false, now))
                     .collect();
                 for (count, closed) in gone.iter().enumerate() {
-                    flight.close(numbers[*closed]);
+                    flight.close(numbers[*closed], now);
                     let closed = &gone[..=count];
                     let prefix = (0..5).take_while(|it| closed.contains(it)).count();
                     let events = flight.passed().map_or(0, |passed| passed.events);
@@ -222,15 +247,54 @@ mod tests {
         let second = flight.add(message(2, 1), false, now);
         assert!(!flight.has_room());
         // Its bytes are gone, though it waits for the one before it.
-        flight.close(second);
+        flight.close(second, now);
         assert!(flight.has_room());
-        flight.close(first);
+        flight.close(first, now);
         let mut last = 2;
         while flight.has_room() {
             last += 1;
             flight.add(message(last, 1), false, now);
         }
         assert_eq!(usize::try_from(last - 2), Ok(MANY));
+    }
+
+    /// A broker may take longer for all of them together than for any one.
+    #[test]
+    fn a_broker_that_is_slow_is_not_silent() {
+        let (mut flight, sent) = (Flight::new(), Instant::now());
+        let numbers: Vec<_> = (1..=3)
+            .map(|at| flight.add(message(at, 1), false, sent))
+            .collect();
+        assert_eq!(flight.waits_since(), Some(sent));
+        let [first, second] = [4, 8].map(|seconds| sent + Duration::from_secs(seconds));
+        flight.close(numbers[0], first);
+        assert_eq!(flight.waits_since(), Some(first));
+        // Of one that was overtaken nothing was heard, whatever is heard of others.
+        flight.close(numbers[2], second);
+        assert_eq!(flight.waits_since(), Some(first));
+        let resent = first + Duration::from_secs(1);
+        assert!(flight.refer(numbers[1], resent));
+        assert_eq!(flight.waits_since(), Some(resent));
+        // What is sent later waits since then, and not since something was last heard.
+        flight.close(numbers[1], second);
+        assert_eq!(flight.waits_since(), None);
+        let later = second + Duration::from_mins(1);
+        flight.add(message(4, 1), false, later);
+        assert_eq!(flight.waits_since(), Some(later));
+    }
+
+    #[test]
+    fn what_is_not_sent_is_passed_with_what_is_before_it() {
+        let (mut flight, now) = (Flight::new(), Instant::now());
+        flight.skip(place(1));
+        assert_eq!(passed(&flight), Some((place(1), 1)));
+        flight.moved();
+        let number = flight.add(message(2, 1), false, now);
+        flight.skip(place(3));
+        flight.skip(place(4));
+        assert_eq!(passed(&flight), None);
+        flight.close(number, now);
+        assert_eq!(passed(&flight), Some((place(4), 1)));
     }
 
     #[test]
@@ -240,7 +304,7 @@ mod tests {
         assert!(flight.refer(number, now));
         assert!(flight.get(number).unwrap().by_reference);
         assert!(!flight.refer(number, now));
-        flight.close(number);
+        flight.close(number, now);
         assert!(!flight.refer(number, now));
     }
 }

@@ -13,12 +13,13 @@ mod publisher;
 mod reconcile;
 mod sending;
 mod status;
+mod witness;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use noetl_bus::nats::{NatsError, StreamFacts, StreamPlan};
-use noetl_store::StoreError;
+use noetl_store::{StoreError, StreamBegin, StreamOwner, StreamTake, StreamTaken};
 use noetl_types::{Millis, Text};
 
 pub(super) use facts::Facts;
@@ -131,6 +132,12 @@ enum Trouble {
     NoConnection,
     #[error("the NATS server does not acknowledge what it is sent")]
     Silence,
+    #[error(
+        "the NATS server has no stream {STREAM} for the events: it was deleted, or another stream has its subjects"
+    )]
+    NoStream,
+    #[error("the reading of the log broke off by a mistake in the code, and begins again")]
+    Reading,
     #[error("the broker takes a message for one that it no longer has, until it forgets its id")]
     Remembered,
     #[error("no ids can be made now")]
@@ -148,6 +155,42 @@ enum Turn {
 }
 
 impl Core {
+    /// Notes where the stream begins, whether or not its broker is there: whatever is written from now
+    /// on is published.
+    pub(super) async fn begin_stream(&self) -> Result<(), StoreError> {
+        let Some(streaming) = self.streaming() else {
+            return Ok(());
+        };
+        let name = Text::from(CURSOR);
+        if self.store.stream_cursor(&name).await?.is_some() {
+            return Ok(());
+        }
+        let take = self.take_of(streaming, Millis::ZERO);
+        let now = take.now;
+        if let StreamTaken::Taken(cursor) = self.store.take_stream(take).await? {
+            let epoch = cursor.epoch;
+            let owner = StreamOwner { name, epoch, now };
+            self.store.release_stream(owner).await?;
+        }
+        Ok(())
+    }
+
+    /// How this server asks for the stream.
+    fn take_of(&self, streaming: &Streaming, lease: Millis) -> StreamTake {
+        let now = self.clock.now();
+        StreamTake {
+            name: CURSOR.into(),
+            owner: self.instance.clone(),
+            now,
+            lease_until: now.saturating_add(lease),
+            begin: if streaming.settings.backfill {
+                StreamBegin::Beginning
+            } else {
+                StreamBegin::Now
+            },
+        }
+    }
+
     /// Publishes the log, for as long as the process lives. Whatever goes wrong, even a mistake in the
     /// code, is told and tried again.
     pub(super) async fn stream_for_ever(self: Arc<Self>) {

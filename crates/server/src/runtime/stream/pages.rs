@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use noetl_store::{FeedLimit, FeedMessage, Store, StoreError};
+use noetl_store::{FeedItem, FeedLimit, Store, StoreError};
 use noetl_types::FeedPosition;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 /// What comes behind a place, page by page. Reading ends with its reader.
 pub(super) struct Pages {
-    pages: mpsc::Receiver<Result<Vec<FeedMessage>, StoreError>>,
+    pages: mpsc::Receiver<Result<Vec<FeedItem>, StoreError>>,
     _task: JoinSet<()>,
 }
 
@@ -31,9 +31,9 @@ impl Pages {
         Self { pages, _task: task }
     }
 
-    /// The next page, which is not empty, once there is one; nothing when the process ends. Whoever
+    /// The next page, which is not empty, once there is one; nothing when reading broke off. Whoever
     /// stops waiting loses none.
-    pub(super) async fn next(&mut self) -> Option<Result<Vec<FeedMessage>, StoreError>> {
+    pub(super) async fn next(&mut self) -> Option<Result<Vec<FeedItem>, StoreError>> {
         self.pages.recv().await
     }
 }
@@ -42,7 +42,7 @@ async fn read_on(
     store: Arc<dyn Store>,
     mut grown: watch::Receiver<u64>,
     mut plan: Plan,
-    pages: mpsc::Sender<Result<Vec<FeedMessage>, StoreError>>,
+    pages: mpsc::Sender<Result<Vec<FeedItem>, StoreError>>,
 ) {
     // No page is read before there is a place for it: they may be large.
     while let Ok(place) = pages.reserve().await {

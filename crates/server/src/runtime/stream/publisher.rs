@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use noetl_bus::nats::Link;
+use noetl_bus::nats::{LetsGo, Link};
 use noetl_store::{
-    FEED_BYTES, FeedLimit, LogEpoch, StreamBegin, StreamCursor, StreamMove, StreamOwner,
-    StreamTake, StreamTaken,
+    FEED_BYTES, FeedLimit, LogEpoch, StreamCursor, StreamMove, StreamOwner, StreamTaken,
 };
 use noetl_types::{FeedPosition, Millis, Text, Timestamp};
 
@@ -15,6 +14,10 @@ use super::pages::{Pages, Plan};
 use super::sending::Sending;
 use super::{CURSOR, LEASE, RENEW, STREAM, Streaming, Trouble, Turn};
 use crate::runtime::Core;
+
+/// How much the clocks of a broker and a server may differ, together with the time until an
+/// acknowledgement is heard.
+const CLOCKS_DIFFER: Millis = Millis::from_secs(60);
 
 /// The publisher of the stream, until somebody else is.
 pub(super) struct Publisher<'p> {
@@ -32,8 +35,6 @@ pub(super) struct Publisher<'p> {
     /// How often the connection had been made when the stream was looked at.
     connects: u64,
     renew_at: Timestamp,
-    /// When it last published anything.
-    published_at: Option<Timestamp>,
 }
 
 impl<'p> Publisher<'p> {
@@ -46,18 +47,7 @@ impl<'p> Publisher<'p> {
         if !link.is_connected() {
             return Err(Trouble::NoConnection);
         }
-        let now = core.clock.now();
-        let take = StreamTake {
-            name: CURSOR.into(),
-            owner: core.instance.clone(),
-            now,
-            lease_until: now.saturating_add(LEASE),
-            begin: if streaming.settings.backfill {
-                StreamBegin::Beginning
-            } else {
-                StreamBegin::Now
-            },
-        };
+        let take = core.take_of(streaming, LEASE);
         let cursor = match core.store.take_stream(take).await? {
             StreamTaken::Taken(cursor) => cursor,
             StreamTaken::Held { owner, .. } => {
@@ -101,7 +91,6 @@ impl<'p> Publisher<'p> {
             },
             connects,
             renew_at: core.clock.now().saturating_add(RENEW),
-            published_at: None,
         };
         let is_same_log = cursor.log_epoch == publisher.log_epoch;
         let is_ours = match cursor.stream_created_at {
@@ -169,7 +158,7 @@ impl<'p> Publisher<'p> {
             if self.core.shutdown.is_cancelled() {
                 return Ok(Turn::Over);
             }
-            if !self.is_still_so().await? {
+            if !self.is_still_so(sending).await? {
                 return Ok(Turn::Changed);
             }
             self.fill(sending, &mut waiting).await?;
@@ -184,7 +173,8 @@ impl<'p> Publisher<'p> {
                 answer = sending.answer() => self.hear(sending, answer?).await?,
                 page = pages.next(), if is_all => match page {
                     Some(page) => waiting = page?.into_iter(),
-                    None => return Ok(Turn::Over),
+                    None if self.core.shutdown.is_cancelled() => return Ok(Turn::Over),
+                    None => return Err(Trouble::Reading),
                 },
                 () = tokio::time::sleep(Duration::from_millis(RENEW.as_ms())) => {}
             }
@@ -218,7 +208,6 @@ impl<'p> Publisher<'p> {
         }
         sending.flight.moved();
         self.position = passed.to;
-        self.published_at = Some(self.core.clock.now());
         Ok(true)
     }
 
@@ -238,7 +227,7 @@ impl<'p> Publisher<'p> {
     }
 
     /// Whether the cursor and the stream are what they were; now and then, which also keeps the lease.
-    async fn is_still_so(&mut self) -> Result<bool, Trouble> {
+    async fn is_still_so(&mut self, sending: &mut Sending) -> Result<bool, Trouble> {
         if !self.link.is_connected() {
             return Err(Trouble::NoConnection);
         }
@@ -266,9 +255,14 @@ impl<'p> Publisher<'p> {
         let Some(stream) = stream.filter(|stream| stream.created_at == self.created_at) else {
             return Ok(false);
         };
-        let has_sent = self.published_at.is_some_and(|time| self.is_young(time));
-        if stream.messages == 0 && has_sent {
-            // Empty though something young was sent: somebody has emptied it.
+        // What is before this is gone, though nothing but its age should have taken it.
+        let first = match stream.lets_go {
+            LetsGo::OfOld | LetsGo::ForNewer if stream.messages == 0 => u64::MAX,
+            LetsGo::OfOld => stream.first,
+            LetsGo::ForNewer | LetsGo::OfRead => 0,
+        };
+        if sending.witness.misses(first, self.surely_kept_since()) {
+            // Something young is gone: somebody has emptied the stream.
             self.rebuild().await?;
             return Ok(false);
         }
@@ -279,5 +273,13 @@ impl<'p> Publisher<'p> {
     pub(super) fn is_young(&self, time: Timestamp) -> bool {
         let age = self.core.clock.now().since(time);
         age < self.retention
+    }
+
+    /// What was stored later is kept by the broker, whatever its clock says. It is heard of later than
+    /// it is stored, so what is about to expire may be gone already.
+    pub(super) fn surely_kept_since(&self) -> Timestamp {
+        let half = Millis::from_ms(self.retention.as_ms() / 2);
+        let surely = self.retention.saturating_sub(half.min(CLOCKS_DIFFER));
+        self.core.clock.now().saturating_sub(surely)
     }
 }

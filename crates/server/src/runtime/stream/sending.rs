@@ -1,20 +1,22 @@
 //! Events go to the broker one behind the other, and what it says of each is heard.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 use std::vec::IntoIter;
 
 use bytes::Bytes;
 use noetl_bus::nats::{Answer, Link, Outgoing, Pipe, PublishFailed};
-use noetl_store::{FeedMessage, Quarantined};
-use noetl_types::QuarantineId;
+use noetl_store::{FeedItem, FeedMessage, Quarantined, Unreadable};
 use noetl_types::json::to_canonical;
+use noetl_types::{QuarantineId, Text};
 use tokio::time::{Instant, timeout_at};
 
 use super::flight::{Flight, Flying};
 use super::publisher::Publisher;
+use super::witness::Witness;
 use super::{STREAM, Trouble};
 
-/// How long the broker may take to acknowledge a message.
+/// How long the broker may take to acknowledge the first message that is open.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What the broker counts of a message besides its body: the headers, and some room.
@@ -23,30 +25,30 @@ const HEADERS: usize = 512;
 /// Messages on their way.
 pub(super) struct Sending {
     pub(super) flight: Flight,
+    pub(super) witness: Witness,
     pipe: Pipe,
-    /// How many of them the broker had already.
-    duplicates: u64,
-    /// The oldest of these, by its number in the stream, until it was looked for there.
-    oldest_duplicate: Option<u64>,
+    /// What the broker says that it had already, by its number in the stream, until it was looked for
+    /// there.
+    duplicates: Vec<u64>,
 }
 
 impl Sending {
     pub(super) async fn begin(link: &Link) -> Result<Self, Trouble> {
         Ok(Self {
             flight: Flight::new(),
+            witness: Witness::default(),
             pipe: link.pipe(STREAM).await?,
-            duplicates: 0,
-            oldest_duplicate: None,
+            duplicates: Vec::new(),
         })
     }
 
     /// The next that the broker says of a message that is on its way. Whoever stops waiting loses
     /// nothing.
     pub(super) async fn answer(&mut self) -> Result<Answer, Trouble> {
-        let Some(oldest) = self.flight.oldest() else {
+        let Some(since) = self.flight.waits_since() else {
             return std::future::pending().await;
         };
-        let answer = timeout_at(oldest + PATIENCE, self.pipe.answer()).await;
+        let answer = timeout_at(since + PATIENCE, self.pipe.answer()).await;
         answer
             .map_err(|_| Trouble::Silence)?
             .ok_or(Trouble::NoConnection)
@@ -58,12 +60,19 @@ impl Publisher<'_> {
     pub(super) async fn fill(
         &self,
         sending: &mut Sending,
-        waiting: &mut IntoIter<FeedMessage>,
+        waiting: &mut IntoIter<FeedItem>,
     ) -> Result<(), Trouble> {
         let now = Instant::now();
         while sending.flight.has_room()
-            && let Some(message) = waiting.next()
+            && let Some(item) = waiting.next()
         {
+            let message = match item {
+                Ok(message) => message,
+                Err(unreadable) => {
+                    self.pass_by(sending, &unreadable).await?;
+                    continue;
+                }
+            };
             let is_large = message.body.bytes.len() + HEADERS > self.link.max_payload();
             let number = sending.flight.add(message, is_large, now);
             self.send(sending, number).await?;
@@ -81,7 +90,9 @@ impl Publisher<'_> {
                 next = sending.pipe.answered();
             }
         }
-        sending.duplicates += stored.duplicates;
+        if let Some(sequence) = stored.last {
+            sending.witness.heard(sequence, self.core.clock.now());
+        }
         self.streaming.facts.note(|seen| {
             seen.published += stored.messages;
             seen.duplicates += stored.duplicates;
@@ -105,10 +116,11 @@ impl Publisher<'_> {
                 stored.by_reference += u64::from(flying.by_reference);
                 if ack.is_duplicate {
                     stored.duplicates += 1;
-                    let oldest = sending.oldest_duplicate.get_or_insert(ack.sequence);
-                    *oldest = ack.sequence.min(*oldest);
+                    sending.duplicates.push(ack.sequence);
+                } else {
+                    stored.last = Some(ack.sequence);
                 }
-                sending.flight.close(number);
+                sending.flight.close(number, Instant::now());
                 Ok(())
             }
             Err(failed) => {
@@ -161,30 +173,41 @@ impl Publisher<'_> {
     ) -> Result<bool, Trouble> {
         match failed {
             PublishFailed::Unsure(error) => return Err(error.clone().into()),
-            PublishFailed::NoStream => return Err(Trouble::NoConnection),
+            PublishFailed::NoStream => return Err(Trouble::NoStream),
             PublishFailed::TooLarge if sending.flight.refer(number, Instant::now()) => {
                 return Ok(true);
             }
             PublishFailed::TooLarge | PublishFailed::Impossible(_) => {}
         }
         if let Some(flying) = sending.flight.get(number) {
-            self.park(&flying.message, &failed.to_string()).await?;
+            let message_id = flying.message.id(self.log_epoch);
+            let why = failed.to_string();
+            tracing::error!(%message_id, why, "an event cannot be published and is put aside");
+            self.park(message_id, "unpublishable", why.into()).await?;
         }
-        sending.flight.close(number);
+        sending.flight.close(number, Instant::now());
         Ok(false)
     }
 
-    async fn park(&self, message: &FeedMessage, why: &str) -> Result<(), Trouble> {
+    /// Puts an event aside that has no message.
+    async fn pass_by(&self, sending: &mut Sending, event: &Unreadable) -> Result<(), Trouble> {
+        let Unreadable { feed, why } = event;
+        let row = format!("position {} of log {}", feed.position, self.log_epoch.get());
+        tracing::error!(row, %why, "an event cannot be read and is put aside");
+        self.park(row.into(), "unreadable", why.clone()).await?;
+        sending.flight.skip(*feed);
+        Ok(())
+    }
+
+    async fn park(&self, what: Text, code: &str, why: Text) -> Result<(), Trouble> {
         let now = self.core.clock.now();
-        let message_id = message.id(self.log_epoch);
-        tracing::error!(%message_id, why, "an event cannot be published and is put aside");
         let quarantine_id = self.core.ids.mint::<QuarantineId>(now);
         let refused = Quarantined {
             quarantine_id: quarantine_id.map_err(|_| Trouble::NoIds)?,
             source: "stream".into(),
-            raw: message_id,
-            code: "unpublishable".into(),
-            message: why.into(),
+            raw: what,
+            code: code.into(),
+            message: why,
             created_at: now,
         };
         self.core.store.quarantine(vec![refused]).await?;
@@ -195,22 +218,26 @@ impl Publisher<'_> {
     /// Looks whether the broker still has what it says it had already: it knows an id for a while even
     /// where its message is gone.
     pub(super) async fn must_have_duplicates(&self, sending: &mut Sending) -> Result<(), Trouble> {
-        let Some(oldest) = sending.oldest_duplicate else {
+        let Some(oldest) = sending.duplicates.iter().min() else {
             return Ok(());
         };
         let stream = self.link.stream(STREAM).await?;
-        if stream.is_none_or(|stream| stream.first > oldest) {
+        if stream.is_none_or(|stream| stream.first > *oldest) {
             return Err(Trouble::Remembered);
         }
-        sending.oldest_duplicate = None;
+        sending.duplicates.clear();
         Ok(())
     }
 
-    /// Publishes events in their order; all of them are at the broker, or put aside, afterwards. Says
-    /// how many the broker had already.
-    pub(super) async fn publish(&self, messages: Vec<FeedMessage>) -> Result<u64, Trouble> {
+    /// Publishes events in their order that a part of the stream lacks; all of them are at the broker, or
+    /// put aside, afterwards. Says how many the broker had already, in other parts of the stream.
+    pub(super) async fn publish(
+        &self,
+        messages: Vec<FeedMessage>,
+        lacking: &RangeInclusive<u64>,
+    ) -> Result<usize, Trouble> {
         let mut sending = Sending::begin(self.link).await?;
-        let mut waiting = messages.into_iter();
+        let mut waiting = messages.into_iter().map(Ok).collect::<Vec<_>>().into_iter();
         loop {
             self.fill(&mut sending, &mut waiting).await?;
             if sending.flight.is_empty() && waiting.len() == 0 {
@@ -219,8 +246,17 @@ impl Publisher<'_> {
             let answer = sending.answer().await?;
             self.hear(&mut sending, answer).await?;
         }
+        let had = sending.duplicates.len();
+        if sending
+            .duplicates
+            .iter()
+            .any(|number| lacking.contains(number))
+        {
+            // It was not there a moment ago: the broker only remembers its id.
+            return Err(Trouble::Remembered);
+        }
         self.must_have_duplicates(&mut sending).await?;
-        Ok(sending.duplicates)
+        Ok(had)
     }
 }
 
@@ -230,4 +266,6 @@ struct Stored {
     messages: u64,
     duplicates: u64,
     by_reference: u64,
+    /// The number of the last one that it had not already.
+    last: Option<u64>,
 }

@@ -11,7 +11,7 @@ use crate::postgres::outbox::{CLAIM, COUNTS, FACTS, LIST_DEAD, MARK_PUBLISHED, P
 use crate::postgres::{PostgresOptions, PostgresStore};
 use crate::suite::fixture::{Run, at, one};
 use crate::suite::outbox::{all, claim, mark, published_run};
-use crate::suite::stream::{NAME, owner, take, taken};
+use crate::suite::stream::{NAME, an_unreadable_row_is_told_of, owner, take, taken};
 use crate::suite::{copy, outbox, retention};
 use crate::{
     AppendRefused, EnabledOutlets, FEED_BYTES, FeedLimit, LogEpoch, LogPart, OutboxStatus,
@@ -49,6 +49,17 @@ async fn p5_outlets_do_not_depend_on_the_time_zone() {
         retention::r1_only_months_that_are_over_go(&zoned().await).await;
         retention::old_commands_and_silent_pools_go(&zoned().await).await;
     }
+}
+
+#[tokio::test]
+async fn t8_a_row_that_cannot_be_read_stops_no_other() {
+    let database = Database::new().unwrap();
+    let store = open(&database).await;
+    an_unreadable_row_is_told_of(&store, || {
+        let damage = "UPDATE noetl.event SET tenant_id = '' WHERE seq = 2";
+        database.run(damage).unwrap();
+    })
+    .await;
 }
 
 /// A transaction that began earlier holds the cursor back; nothing is skipped when it commits.
