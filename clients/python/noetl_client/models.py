@@ -2035,6 +2035,36 @@ class PutResult:
 
 
 @dataclass(kw_only=True)
+class QuarantineLine:
+    """A thing that was refused. The same one from the same source, for the same reason, is there
+    once.
+    """
+
+    quarantine_id: int
+    """The row."""
+    source: str
+    """Where it was met: `projector`, `materializer` or `stream`."""
+    code: str
+    """Why it was refused, for programs."""
+    message: str
+    """Why it was refused, for people."""
+    raw: str
+    """The thing as it came, cut where it is long."""
+    created_at: str
+    """When it was met first."""
+
+
+@dataclass(kw_only=True)
+class QuarantineList:
+    """What was refused while its neighbours went on, as an operator looks at it."""
+
+    rows: list[QuarantineLine]
+    """The refused things, oldest first."""
+    next_after: int | None = None
+    """The row that the next page follows; absent at the end."""
+
+
+@dataclass(kw_only=True)
 class Ready:
     """Whether a server can work."""
 

@@ -1520,6 +1520,25 @@ class Operations(Transport):
         )
         return result
 
+    def list_quarantine(
+        self,
+        *,
+        source: str | None = None,
+        after: str | None = None,
+        limit: int | None = None,
+    ) -> models.QuarantineList:
+        """What was refused while its neighbours went on, oldest first. Events that could not be
+        copied into the log, and such that no broker takes. They are kept as long as rows of the
+        outbox that are published.
+        """
+        result: models.QuarantineList = self._call(
+            "GET",
+            "/api/internal/quarantine",
+            answer=models.QuarantineList,
+            query={"source": source, "after": after, "limit": limit},
+        )
+        return result
+
     def replay_outbox(
         self,
         body: models.OutboxIds,

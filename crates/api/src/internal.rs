@@ -6,7 +6,7 @@
 use noetl_types::error::RejectCode;
 use noetl_types::id::as_number;
 use noetl_types::json;
-use noetl_types::{EventId, ExecutionId, Json, OutboxId, Text, Timestamp};
+use noetl_types::{EventId, ExecutionId, Json, OutboxId, QuarantineId, Text, Timestamp};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
@@ -253,6 +253,45 @@ pub struct OutboxIds {
 pub struct OutboxChanged {
     /// How many.
     pub changed: u64,
+}
+
+/// What was refused while its neighbours went on, as an operator looks at it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct QuarantineList {
+    /// The refused things, oldest first.
+    pub rows: Vec<QuarantineLine>,
+    /// The row that the next page follows; absent at the end.
+    #[serde(
+        default,
+        with = "as_number::option",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[cfg_attr(
+        feature = "schema",
+        schemars(with = "Option<noetl_types::schema::IdNumber>")
+    )]
+    pub next_after: Option<QuarantineId>,
+}
+
+/// A thing that was refused. The same one from the same source, for the same reason, is there once.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct QuarantineLine {
+    /// The row.
+    #[serde(with = "as_number")]
+    #[cfg_attr(feature = "schema", schemars(with = "noetl_types::schema::IdNumber"))]
+    pub quarantine_id: QuarantineId,
+    /// Where it was met: `projector`, `materializer` or `stream`.
+    pub source: Text,
+    /// Why it was refused, for programs.
+    pub code: Text,
+    /// Why it was refused, for people.
+    pub message: Text,
+    /// The thing as it came, cut where it is long.
+    pub raw: Text,
+    /// When it was met first.
+    pub created_at: Timestamp,
 }
 
 /// Events of others that are to be in the log.

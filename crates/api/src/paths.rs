@@ -172,6 +172,8 @@ pub const OUTBOX_DEAD: &str = "/api/internal/outbox/dead";
 pub const OUTBOX_REPLAY: &str = "/api/internal/outbox/replay";
 /// Gives dead rows up.
 pub const OUTBOX_DISCARD: &str = "/api/internal/outbox/discard";
+/// What was refused while its neighbours went on.
+pub const QUARANTINE: &str = "/api/internal/quarantine";
 /// Copies events into the log.
 pub const EVENTS_PROJECT: &str = "/api/internal/events/project";
 /// Copies events into the log, as workers tell them.

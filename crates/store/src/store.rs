@@ -85,6 +85,14 @@ pub trait Store:
     /// more than [`crate::MAX_SNAPSHOTS`] are kept: then those go that stand closest to others.
     async fn write_snapshot(&self, snapshot: Snapshot) -> Result<(), StoreError>;
 
+    /// Forgets the snapshot of a version, which turned out to be of no use; that there is none is fine.
+    async fn drop_snapshot(
+        &self,
+        execution_id: ExecutionId,
+        key: &SnapshotKey,
+        version: Version,
+    ) -> Result<(), StoreError>;
+
     /// Keeps a result that comes by itself. The same one again is fine.
     ///
     /// A large one becomes a file where the store has a folder for such, and a row else. It is

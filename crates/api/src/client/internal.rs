@@ -1,6 +1,6 @@
 //! What operators and publishers ask of a server. The client's token has to be that of the internal API.
 
-use noetl_types::OutboxId;
+use noetl_types::{OutboxId, QuarantineId};
 
 use super::Client;
 use super::user::{pairs, with_query};
@@ -8,7 +8,7 @@ use crate::error::ApiError;
 use crate::internal::{
     MarkFailedAnswer, MarkFailedRequest, MarkPublishedAnswer, MarkPublishedRequest, OutboxChanged,
     OutboxClaimAnswer, OutboxClaimRequest, OutboxIds, OutboxList, PendingCount, PurgeAnswer,
-    PurgeRequest,
+    PurgeRequest, QuarantineList,
 };
 use crate::paths;
 use crate::secret_audit::{SecretAuditQuery, SecretAuditRows};
@@ -69,6 +69,20 @@ impl Client {
     /// Gives dead rows up.
     pub async fn discard_outbox(&self, rows: &OutboxIds) -> Result<OutboxChanged, ApiError> {
         self.post(self.url(paths::OUTBOX_DISCARD)?, rows, 0).await
+    }
+
+    /// A page of what was refused while its neighbours went on.
+    pub async fn quarantine(
+        &self,
+        source: Option<&str>,
+        after: Option<QuarantineId>,
+        limit: u32,
+    ) -> Result<QuarantineList, ApiError> {
+        let mut pairs = vec![("limit".to_owned(), limit.to_string())];
+        pairs.extend(source.map(|source| ("source".to_owned(), source.to_owned())));
+        pairs.extend(after.map(|after| ("after".to_owned(), after.to_string())));
+        let url = with_query(self.url(paths::QUARANTINE)?, pairs);
+        self.get(url).await
     }
 
     /// What was done to secrets, newest first.

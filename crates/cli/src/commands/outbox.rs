@@ -3,8 +3,9 @@
 use std::io::Write as _;
 
 use clap::{Args, Subcommand};
-use noetl_api::internal::{OutboxIds, OutboxList};
-use noetl_types::{OutboxId, Text};
+use noetl_api::internal::{OutboxIds, OutboxList, QuarantineList};
+use noetl_api::{ApiError, Client};
+use noetl_types::{OutboxId, QuarantineId, Text};
 
 use super::platform::ask;
 use crate::ask::{Consent, agreed};
@@ -12,9 +13,15 @@ use crate::config::{Flags, Operator};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::io::Io;
-use crate::output::{Cell, Column, Output, Table};
+use crate::output::{Cell, Column, Output, Table, Times};
 use crate::render::palette;
 use crate::render::words::counted;
+
+/// Dead rows that are asked for, and sent out again, in one call.
+const AT_ONCE: u32 = 500;
+
+/// Dead rows that one command sends out again at most.
+const MOST_REPLAYED: usize = 100_000;
 
 /// Look at the outbox, and decide about what cannot be published
 #[derive(Debug, Args)]
@@ -27,8 +34,9 @@ pub(crate) struct OutboxArgs {
 enum Verb {
     List(ListArgs),
     Dead(DeadArgs),
-    Replay(DecideArgs),
+    Replay(ReplayArgs),
     Discard(DiscardArgs),
+    Quarantined(QuarantinedArgs),
 }
 
 /// List rows of the outbox, by id
@@ -69,7 +77,42 @@ struct Page {
     settings: Flags<Operator>,
 }
 
+/// List events that were refused while their neighbours went on
+///
+/// Events that could not be copied into the log, and such that no broker takes, oldest first. As JSON
+/// each is shown as it came.
+#[derive(Debug, Args)]
+struct QuarantinedArgs {
+    /// Only what was met there: projector, materializer or stream
+    #[arg(long, value_name = "SOURCE")]
+    source: Option<String>,
+    /// Rows to list, 1 to 500
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    limit: u32,
+    /// List the rows behind this one
+    #[arg(long, value_name = "ID")]
+    after: Option<QuarantineId>,
+    #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
+    settings: Flags<Operator>,
+}
+
 /// Send dead rows out again
+#[derive(Debug, Args)]
+struct ReplayArgs {
+    /// The rows
+    #[arg(required_unless_present = "all", value_name = "ID")]
+    rows: Vec<OutboxId>,
+    /// All rows that are dead; says how many they are, and asks
+    #[arg(long, conflicts_with = "rows")]
+    all: bool,
+    #[command(flatten)]
+    consent: Consent,
+    #[command(flatten)]
+    settings: Flags<Operator>,
+}
+
 #[derive(Debug, Args)]
 struct DecideArgs {
     /// The rows
@@ -93,17 +136,100 @@ pub(crate) fn run(args: &OutboxArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
     match &args.verb {
         Verb::List(args) => list(args.status.as_deref(), &args.page, io),
         Verb::Dead(args) => list(Some("dead"), &args.page, io),
-        Verb::Replay(args) => {
-            let rows = OutboxIds {
-                outbox_ids: args.rows.clone(),
-            };
-            let changed = ask(&args.settings.given, io, async |client| {
-                client.replay_outbox(&rows).await
-            })?;
-            tell(changed.changed, rows.outbox_ids.len(), "sent out again", io)
-        }
+        Verb::Replay(args) if args.all => replay_all(args, io),
+        Verb::Replay(args) => replay(args, &args.rows, io),
         Verb::Discard(args) => discard(args, io),
+        Verb::Quarantined(args) => quarantined(args, io),
     }
+}
+
+/// Sends rows out again, some at a time.
+fn replay(args: &ReplayArgs, rows: &[OutboxId], io: &mut Io<'_>) -> Result<Exit, Error> {
+    let at_once = usize::try_from(AT_ONCE).unwrap_or(usize::MAX);
+    let changed = ask(&args.settings.given, io, async |client| {
+        let mut changed = 0;
+        for some in rows.chunks(at_once) {
+            let some = OutboxIds {
+                outbox_ids: some.to_vec(),
+            };
+            changed += client.replay_outbox(&some).await?.changed;
+        }
+        Ok(changed)
+    })?;
+    tell(changed, rows.len(), "sent out again", io)
+}
+
+fn replay_all(args: &ReplayArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
+    let (dead, has_more) = ask(&args.settings.given, io, dead_rows)?;
+    if dead.is_empty() {
+        io.talk("there are no dead rows")?;
+        return Ok(Exit::Ok);
+    }
+    let rows = counted(dead.len(), "dead row");
+    if !agreed(args.consent, &format!("Send {rows} out again?"), "yes", io)? {
+        return Ok(Exit::Failed);
+    }
+    let exit = replay(args, &dead, io)?;
+    if has_more {
+        io.talk("there are more: do it again")?;
+    }
+    Ok(exit)
+}
+
+/// The rows that are dead and not given up, page by page, and whether there are more than one command
+/// takes.
+async fn dead_rows(client: &Client) -> Result<(Vec<OutboxId>, bool), ApiError> {
+    let (mut dead, mut after) = (Vec::new(), None);
+    loop {
+        let list = client.outbox(Some("dead"), after, AT_ONCE).await?;
+        let open = list.rows.iter().filter(|row| row.discarded_at.is_none());
+        dead.extend(open.map(|row| row.outbox_id));
+        after = list.next_after;
+        if after.is_none() || dead.len() >= MOST_REPLAYED {
+            return Ok((dead, after.is_some()));
+        }
+    }
+}
+
+fn quarantined(args: &QuarantinedArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
+    let list = ask(&args.settings.given, io, async |client| {
+        let source = args.source.as_deref();
+        client.quarantine(source, args.after, args.limit).await
+    })?;
+    if !args.output.is_table() {
+        args.output.thing(&list, io)?;
+        return Ok(Exit::Ok);
+    }
+    if list.rows.is_empty() {
+        io.talk("nothing was refused")?;
+        return Ok(Exit::Ok);
+    }
+    let times = args.output.times(io);
+    args.output.table(&refused(&list, &times), io)?;
+    if let Some(after) = list.next_after {
+        io.talk(format_args!("there are more: --after {after}"))?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn refused(list: &QuarantineList, times: &Times) -> Table {
+    let mut table = Table::new([
+        Column::new("ID").right(),
+        Column::new("SEEN"),
+        Column::new("SOURCE"),
+        Column::new("CODE"),
+        Column::new("WHY").gives_way(),
+    ]);
+    for row in &list.rows {
+        table.row([
+            row.quarantine_id.to_string().into(),
+            times.tell(row.created_at).into(),
+            row.source.as_str().into(),
+            row.code.as_str().into(),
+            row.message.as_str().into(),
+        ]);
+    }
+    table
 }
 
 fn discard(args: &DiscardArgs, io: &mut Io<'_>) -> Result<Exit, Error> {

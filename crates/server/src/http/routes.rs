@@ -405,6 +405,7 @@ fn internal_routes(routes: Routes) -> Routes {
             outbox::pending_count,
         )
         .add(OUTBOX, GET, paths::OUTBOX_DEAD, outbox::dead)
+        .add(OUTBOX, GET, paths::QUARANTINE, outbox::quarantine)
         // What gives something up for good is an act of somebody.
         .audited()
         .add(OUTBOX, POST, paths::OUTBOX_REPLAY, outbox::replay)

@@ -47,6 +47,7 @@ pub(crate) struct Metrics {
     results_put: Counter,
     results_resolved: Counter,
     auth_failures: Counter,
+    snapshots_rejected: Counter,
     http_seconds: Family<HttpLabels, Histogram>,
     writes: Family<WriteLabels, Counter>,
     write_seconds: Family<WriteLabels, Histogram>,
@@ -93,6 +94,7 @@ impl Default for Metrics {
             results_put: Counter::default(),
             results_resolved: Counter::default(),
             auth_failures: Counter::default(),
+            snapshots_rejected: Counter::default(),
             traces_sent: Counter::default(),
             traces_dropped: Counter::default(),
             http_seconds: Family::new_with_constructor(seconds),
@@ -125,12 +127,18 @@ impl Metrics {
             "result_store_put" "Results that were put aside" results_put
             "result_store_resolve" "References that were resolved" results_resolved
             "auth_failures" "Requests without an identity, or beyond what it may do" auth_failures
+            "snapshot_rejected" "Snapshots that could not be used, and were dropped" snapshots_rejected
             "traces_sent" "Runs whose trace was sent" traces_sent
             "traces_dropped" "Runs whose trace was lost" traces_dropped
             "http_request_seconds" "How long requests took" http_seconds
             "write_requests" "Requests that change something" writes
             "write_requests_duration" "How long requests that change something took" write_seconds
         }
+    }
+
+    /// A snapshot could not be used.
+    pub(crate) fn snapshot_rejected(&self) {
+        self.snapshots_rejected.inc();
     }
 
     /// Traces of runs were sent.

@@ -60,16 +60,14 @@ impl Runtime {
         if is_of_users || self.behalf().may(Scope::Admin) {
             return Ok(());
         }
-        let text = if is_shipped {
-            let is_empty = |payload: &Json| payload.as_map().is_some_and(JsonMap::is_empty);
-            if candidate.payload.is_none_or(is_empty) && candidate.dedup.is_none() {
-                return Ok(());
-            }
-            "only an admin says with which input, and for which message, the platform's own playbooks run"
-        } else {
-            "pool `system` is for the platform's own playbooks: only an admin runs others there"
-        };
-        Err(RuntimeError::refused(ErrorCode::Forbidden, text))
+        if !is_shipped {
+            let text = "pool `system` is for the platform's own playbooks: only an admin runs others there";
+            return Err(RuntimeError::refused(ErrorCode::Forbidden, text));
+        }
+        if candidate.payload.is_none_or(is_empty) && candidate.dedup.is_none() {
+            return Ok(());
+        }
+        Err(with_input())
     }
 
     /// Whether a run begins however many go on: nobody may stand in the way of what keeps the platform
@@ -93,4 +91,27 @@ impl Runtime {
             None => Ok(false),
         }
     }
+}
+
+/// Refuses a run of the platform's own playbooks that a run of somebody else's starts with input. Whoever
+/// wrote that playbook need not be an admin, whoever started it.
+pub(super) fn check_platform_child(
+    parent: Option<&PlaybookPath>,
+    child: &PlaybookPath,
+    payload: Option<&Json>,
+) -> Result<(), RuntimeError> {
+    let is_of_users = !parent.is_some_and(is_of_platform);
+    if is_of_users && is_of_platform(child) && !payload.is_none_or(is_empty) {
+        return Err(with_input());
+    }
+    Ok(())
+}
+
+fn is_empty(payload: &Json) -> bool {
+    payload.as_map().is_some_and(JsonMap::is_empty)
+}
+
+fn with_input() -> RuntimeError {
+    let text = "only an admin says with which input, and for which message, the platform's own playbooks run";
+    RuntimeError::refused(ErrorCode::Forbidden, text)
 }

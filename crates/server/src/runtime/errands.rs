@@ -219,6 +219,7 @@ impl Core {
         }
         let kind = match code {
             ErrorCode::NotFound => TaskErrorKind::NotFound,
+            ErrorCode::Forbidden => TaskErrorKind::Auth,
             _ => TaskErrorKind::Child,
         };
         let end = ChildEnd::NotStarted {
@@ -439,5 +440,6 @@ pub(super) fn is_final(code: ErrorCode) -> bool {
             | ErrorCode::TooLarge
             | ErrorCode::AlreadyDecided
             | ErrorCode::IllegalTransition
+            | ErrorCode::Forbidden
     )
 }

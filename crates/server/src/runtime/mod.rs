@@ -56,7 +56,8 @@ use noetl_api::explain::At;
 use noetl_bus::{Desk, Followers, Following};
 use noetl_engine::{State, decode};
 use noetl_store::{
-    Append, AppendRefused, Appended, CatalogEntry, CatalogKey, Execution, Head, LogPage, Store,
+    Append, AppendRefused, Appended, CatalogEntry, CatalogKey, Execution, Head, LogPage,
+    SnapshotKey, Store,
 };
 use noetl_types::id::Id;
 use noetl_types::redact::SecretsOfRuns;
@@ -375,6 +376,16 @@ impl Runtime {
         at: At,
     ) -> Result<(Arc<Definition>, State, Head), RuntimeError> {
         self.core.look_at(execution, at).await
+    }
+
+    /// Counts a snapshot that cannot be used, and drops it.
+    pub(crate) async fn reject_snapshot(
+        &self,
+        execution_id: ExecutionId,
+        key: &SnapshotKey,
+        version: Version,
+    ) {
+        self.core.reject_snapshot(execution_id, key, version).await;
     }
 
     /// Waits until the log of an execution is past a version, or until time is up.

@@ -3,11 +3,11 @@
 use noetl_api::internal::{
     MarkFailedAnswer, MarkFailedRequest, MarkPublishedAnswer, MarkPublishedRequest, OutboxChanged,
     OutboxClaimAnswer, OutboxClaimRequest, OutboxIds, OutboxLine, OutboxList, OutboxMessage,
-    PendingCount, RawJson,
+    PendingCount, QuarantineLine, QuarantineList, RawJson,
 };
 use noetl_store::{
     ClaimedMessage, Failed, OutboxClaim, OutboxFailure, OutboxFilter, OutboxMark, OutboxRow,
-    Payload,
+    Payload, QuarantineFilter, Quarantined,
 };
 use noetl_types::limits::OutboxClaimLimit;
 use noetl_types::{ErrorCode, Millis, OutboxId};
@@ -150,6 +150,23 @@ impl Runtime {
         })
     }
 
+    /// A page of what was refused while its neighbours went on.
+    pub async fn quarantine(
+        &self,
+        filter: QuarantineFilter,
+    ) -> Result<QuarantineList, RuntimeError> {
+        let most = usize::try_from(filter.limit.get()).unwrap_or(usize::MAX);
+        let rows = self.store().quarantined(filter).await?;
+        let next_after = rows
+            .last()
+            .filter(|_| rows.len() >= most)
+            .map(|row| row.quarantine_id);
+        Ok(QuarantineList {
+            rows: rows.into_iter().map(refused).collect(),
+            next_after,
+        })
+    }
+
     /// Sends dead rows out again.
     pub async fn replay_outbox(&self, request: OutboxIds) -> Result<OutboxChanged, RuntimeError> {
         some(&request.outbox_ids)?;
@@ -228,6 +245,17 @@ fn line(row: OutboxRow) -> OutboxLine {
         published_at: row.published_at,
         discarded_at: row.discarded_at,
         last_error: row.last_error,
+        created_at: row.created_at,
+    }
+}
+
+fn refused(row: Quarantined) -> QuarantineLine {
+    QuarantineLine {
+        quarantine_id: row.quarantine_id,
+        source: row.source,
+        code: row.code,
+        message: row.message,
+        raw: row.raw,
         created_at: row.created_at,
     }
 }

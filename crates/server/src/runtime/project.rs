@@ -5,22 +5,32 @@ use noetl_api::internal::{
     ProjectRequest, RejectedEvent,
 };
 use noetl_api::replay::ReplayQuery;
+use noetl_engine::decode;
 use noetl_store::{
-    Copied, CopyBatch, CopyScope, Execution, Origin, Quarantined, project, verify_log, view_of_log,
+    Copied, CopyBatch, CopyScope, Execution, LogPage, Origin, Quarantined, project, verify_log,
+    view_of_log,
 };
 use noetl_types::error::RejectCode;
 use noetl_types::json::to_canonical;
 use noetl_types::record::{Arrival, Projected, Rejection, read_projected};
-use noetl_types::{ErrorCode, EventId, ExecutionId, ExecutionStatus, Json, JsonMap, Text};
+use noetl_types::replay::ExecutionEntry;
+use noetl_types::{
+    ErrorCode, EventId, EventType, ExecutionId, ExecutionStatus, Json, JsonMap, StoredEvent, Text,
+    Version,
+};
 
 use super::Runtime;
 use super::error::{RuntimeError, causes};
+use super::outcome::Outcome;
 
 /// Executions that one request may let follow their logs.
 const MAX_EXECUTIONS: usize = 1000;
 
 /// Characters of an event that cannot be taken which are kept.
 const KEPT_CHARS: usize = 64 << 10;
+
+/// Events at the end of a log among which its end is looked for first. Little follows it.
+const NEAR_THE_END: u32 = 50;
 
 /// Fields of an event that a worker tells, by what they are called in an envelope.
 const RENAMED: [(&str, &str); 5] = [
@@ -238,9 +248,9 @@ impl Runtime {
         let folded = self.refold(&query).await?;
         let (version, replayed) = (folded.version(), folded.replayed());
         // An append that came between the two looks has written the row.
-        let said = replayed.execution.status.as_str();
-        if version == row.head.version && !says(&row, said) {
-            self.rewrite(&row, said).await?;
+        let said = &replayed.execution;
+        if version == row.head.version && !self.surely_says(&row, said).await? {
+            self.compare(&row).await?;
         }
         Ok(Advanced {
             execution_id,
@@ -249,31 +259,76 @@ impl Runtime {
         })
     }
 
-    /// Makes the row of an execution anew from its log, if that is whole.
-    async fn rewrite(&self, row: &Execution, said: &str) -> Result<(), RuntimeError> {
+    /// Whether the row of an execution says what its log says, as far as a fold and the last events tell.
+    /// Where they leave a doubt the whole log is asked. Of one that is driven and lives they tell less than
+    /// the row does, so that only an end is of interest.
+    async fn surely_says(
+        &self,
+        row: &Execution,
+        said: &ExecutionEntry,
+    ) -> Result<bool, RuntimeError> {
+        let view = &row.view;
+        let status = ExecutionStatus::parse(said.status.as_str()).ok();
+        if ended(status) != ended(Some(view.status)) {
+            return Ok(false);
+        }
+        let is_same_step = view.last_node_name == said.last_node_name;
+        if view.status.is_terminal() {
+            return Ok(is_same_step && self.ends_so(row).await?);
+        }
+        let is_open = view.ended_at.is_none() && view.error.is_none();
+        let is_begun_alike = status.unwrap_or(ExecutionStatus::Pending) == view.status;
+        let is_driven = row.facts.origin == Origin::Driven;
+        Ok(is_driven || is_same_step && is_open && is_begun_alike)
+    }
+
+    /// Whether one of the last events is the end that the row of an execution tells of.
+    async fn ends_so(&self, row: &Execution) -> Result<bool, RuntimeError> {
+        let last = row.head.version.get();
+        let after = Version::new((last - i64::from(NEAR_THE_END)).max(0)).unwrap_or_default();
+        let page = LogPage::clamped(NEAR_THE_END);
+        let tail = self.store().events(row.execution_id, after, page).await?;
+        let view = &row.view;
+        let is_it = |event: &StoredEvent| {
+            let event = &event.record.event;
+            let ends_as = event.event_type.meaning().and_then(EventType::ends_as);
+            ends_as == Some(view.status) && Some(event.created_at) == view.ended_at
+        };
+        let why = |event: &StoredEvent| match row.facts.origin {
+            Origin::Driven => {
+                let event = decode(&event.record).ok()?;
+                Outcome::of(&event)?.error
+            }
+            Origin::Projected | Origin::Imported => event.record.event.error.clone(),
+        };
+        let mut ends = tail.iter().filter(|event| is_it(event));
+        Ok(ends.any(|event| why(event) == view.error))
+    }
+
+    /// Makes the row of an execution anew from its log, where it says something else and that is whole.
+    async fn compare(&self, row: &Execution) -> Result<(), RuntimeError> {
         let execution_id = row.execution_id;
+        let view = match row.facts.origin {
+            Origin::Driven => self.core.view_by_log(row).await?,
+            Origin::Projected | Origin::Imported => view_of_log(self.store(), row).await?,
+        };
+        if view == row.view {
+            return Ok(());
+        }
+        let said = view.status;
         if let Some(damage) = verify_log(self.store(), execution_id).await? {
-            let text = format!("the row does not say {said}, and the log is damaged: {damage}");
+            let text = format!(
+                "the row does not say what the log does ({said}), and the log is damaged: {damage}"
+            );
             return Err(RuntimeError::refused(ErrorCode::Internal, text));
         }
-        let view = view_of_log(self.store(), row).await?;
-        tracing::warn!(%execution_id, said, "the row of an execution is made anew from its log");
+        tracing::warn!(%execution_id, %said, "the row of an execution is made anew from its log");
         // Should the log have grown meanwhile, that append has written the row.
         let version = row.head.version;
         let written = self.store().rewrite_view(execution_id, version, view);
         written.await.map(drop)?;
         Ok(())
     }
-}
-
-/// Whether the row of an execution says what its log says. Of one that is driven and lives the log alone
-/// does not tell all that the row does.
-fn says(row: &Execution, said: &str) -> bool {
-    let said = ExecutionStatus::parse(said).ok();
-    let has_begun = |status| status != ExecutionStatus::Pending;
-    let is_begun_alike = row.facts.origin != Origin::Projected
-        || said.is_some_and(has_begun) == has_begun(row.view.status);
-    ended(said) == ended(Some(row.view.status)) && is_begun_alike
 }
 
 /// A status, if it is one that an execution ends with.

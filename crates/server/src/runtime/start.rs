@@ -13,7 +13,7 @@ use noetl_types::{
     CatalogId, ErrorCode, ExecutionId, Json, Millis, PlaybookPath, PoolName, TenantId, Timestamp,
 };
 
-use super::admission::Candidate;
+use super::admission::{Candidate, check_platform_child};
 use super::behalf::Behalf;
 use super::claim::{self, Once};
 use super::driver::{Before, Claims, Letter, heard};
@@ -344,6 +344,11 @@ impl Core {
             ..ExecuteRequest::default()
         };
         let definition = self.wanted(&behalf.tenant_id, &request).await?;
+        check_platform_child(
+            parent.facts.path.as_ref(),
+            &definition.entry.path,
+            request.payload.as_ref(),
+        )?;
         let now = self.clock.now();
         let root = parent.facts.root_execution_id.unwrap_or(order.parent);
         let facts = ExecutionFacts {

@@ -17,6 +17,8 @@ pub enum Method {
     Snapshot,
     /// [`crate::Store::write_snapshot`]
     WriteSnapshot,
+    /// [`crate::Store::drop_snapshot`]
+    DropSnapshot,
     /// [`crate::Store::put_result`]
     PutResult,
     /// [`crate::Store::result`]
@@ -247,6 +249,7 @@ impl Method {
         Self::Event,
         Self::Snapshot,
         Self::WriteSnapshot,
+        Self::DropSnapshot,
         Self::PutResult,
         Self::Result,
         Self::Feed,

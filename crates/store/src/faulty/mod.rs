@@ -228,6 +228,16 @@ impl<S: Store> Store for FaultyStore<S> {
         answer.of(self.inner.write_snapshot(snapshot).await)
     }
 
+    async fn drop_snapshot(
+        &self,
+        execution_id: ExecutionId,
+        key: &SnapshotKey,
+        version: Version,
+    ) -> Result<(), StoreError> {
+        let answer = self.fault(Method::DropSnapshot).await?;
+        answer.of(self.inner.drop_snapshot(execution_id, key, version).await)
+    }
+
     async fn put_result(&self, put: ResultPut) -> Result<(), PutRefused> {
         let answer = self.fault(Method::PutResult).await?;
         answer.of(self.inner.put_result(put).await)

@@ -152,6 +152,7 @@ async fn call_about_runs(store: &dyn Store) -> Vec<Result<(), StoreError>> {
         store.event(run.id, command_id.into()).await.map(drop),
         store.snapshot(run.id, &key, Version::EMPTY).await.map(drop),
         store.write_snapshot(snapshot).await,
+        store.drop_snapshot(run.id, &key, Version::EMPTY).await,
         of_put(store.put_result(put(run.id, result(9, b"{}"))).await),
         store
             .result(run.id, ResultId::new(1).unwrap())

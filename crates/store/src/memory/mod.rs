@@ -124,6 +124,17 @@ impl Store for MemoryStore {
         Ok(())
     }
 
+    async fn drop_snapshot(
+        &self,
+        execution_id: ExecutionId,
+        key: &SnapshotKey,
+        version: Version,
+    ) -> Result<(), StoreError> {
+        let place = (execution_id, key.clone(), version);
+        self.lock().snapshots.remove(&place);
+        Ok(())
+    }
+
     async fn put_result(&self, put: ResultPut) -> Result<(), PutRefused> {
         self.lock().put_result(put.into_stored()?)
     }

@@ -28,6 +28,14 @@ impl Gists {
         self.len() == 0
     }
 
+    /// How many bytes of text are still to be read; none of events that are there as such.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Rows(rows) => rows.bytes(),
+            Self::Whole(_) => 0,
+        }
+    }
+
     /// The place of the last event.
     pub fn last(&self) -> Option<Seq> {
         match self {
@@ -71,7 +79,6 @@ impl GistRows {
     }
 
     /// How many bytes the texts have.
-    #[cfg(any(feature = "sqlite", feature = "postgres"))]
     pub(crate) fn bytes(&self) -> usize {
         self.text.len()
     }

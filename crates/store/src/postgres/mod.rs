@@ -294,6 +294,15 @@ impl Store for PostgresStore {
         query::write_snapshot(&self.pool, &snapshot).await
     }
 
+    async fn drop_snapshot(
+        &self,
+        execution_id: ExecutionId,
+        key: &SnapshotKey,
+        version: Version,
+    ) -> Result<(), StoreError> {
+        query::drop_snapshot(&self.pool, execution_id, key, version).await
+    }
+
     async fn put_result(&self, put: ResultPut) -> Result<(), PutRefused> {
         let result = put.into_stored()?;
         let bytes = Arc::clone(&result.bytes);

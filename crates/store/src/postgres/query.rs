@@ -386,6 +386,18 @@ pub(super) async fn write_snapshot(pool: &Pool, snapshot: &Snapshot) -> Result<(
     Ok(())
 }
 
+pub(super) async fn drop_snapshot(
+    pool: &Pool,
+    execution_id: ExecutionId,
+    key: &SnapshotKey,
+    version: Version,
+) -> Result<(), StoreError> {
+    let mut client = pool.get().await?;
+    let (id, fold_version) = (execution_id.get(), i64::from(key.fold_version));
+    let one: [Param<'_>; 4] = [&id, &key.kind.as_str(), &fold_version, &version.get()];
+    client.rows(DROP_SNAPSHOT, &one).await.map(drop)
+}
+
 pub(super) async fn snapshot(
     pool: &Pool,
     execution_id: ExecutionId,

@@ -195,6 +195,20 @@ impl Store for SqliteStore {
             .await
     }
 
+    async fn drop_snapshot(
+        &self,
+        execution_id: ExecutionId,
+        key: &SnapshotKey,
+        version: Version,
+    ) -> Result<(), StoreError> {
+        let key = key.clone();
+        self.writer
+            .run(Durability::Synced, move |connection| {
+                query::drop_snapshot(connection, execution_id, &key, version)
+            })
+            .await
+    }
+
     async fn put_result(&self, put: ResultPut) -> Result<(), PutRefused> {
         let result = put.into_stored()?;
         let bytes = Arc::clone(&result.bytes);

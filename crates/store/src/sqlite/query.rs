@@ -70,6 +70,12 @@ static SELECT_SNAPSHOT: LazyLock<String> = LazyLock::new(|| {
     select(&SNAPSHOT, newest)
 });
 
+const SNAPSHOT_VERSIONS: &str = "SELECT version FROM projection_snapshot
+    WHERE execution_id = ?1 AND kind = ?2 AND fold_version = ?3 ORDER BY version";
+
+const DROP_SNAPSHOT: &str = "DELETE FROM projection_snapshot
+    WHERE execution_id = ?1 AND kind = ?2 AND fold_version = ?3 AND version = ?4";
+
 static SELECT_RESULT: LazyLock<String> = LazyLock::new(|| {
     let by_id = "WHERE execution_id = ?1 AND result_id = ?2";
     select(&STORED_RESULT, by_id)
@@ -274,21 +280,33 @@ pub(super) fn write_snapshot(
 ) -> Result<(), StoreError> {
     let cells = snapshot_row(snapshot);
     put(connection, "INSERT OR IGNORE", &SNAPSHOT, cells)?;
-    let (id, key) = (snapshot.execution_id.get(), &snapshot.key);
-    let of_key = "FROM projection_snapshot
-        WHERE execution_id = ?1 AND kind = ?2 AND fold_version = ?3";
+    let (id, key) = (snapshot.execution_id, &snapshot.key);
     let versions = all(
         connection,
-        &format!("SELECT version {of_key} ORDER BY version"),
-        params![id, key.kind.as_str(), key.fold_version],
+        SNAPSHOT_VERSIONS,
+        params![id.get(), key.kind.as_str(), key.fold_version],
         |cells| Reader::new(&SNAPSHOT, cells).take(),
     )?;
-    if let Some(version) = superfluous(&versions) {
-        let sql = format!("DELETE {of_key} AND version = ?4");
-        let params = params![id, key.kind.as_str(), key.fold_version, version.get()];
-        execute(connection, &sql, params).map_err(failure)?;
+    match superfluous(&versions) {
+        Some(version) => drop_snapshot(connection, id, key, version),
+        None => Ok(()),
     }
-    Ok(())
+}
+
+pub(super) fn drop_snapshot(
+    connection: &Connection,
+    execution_id: ExecutionId,
+    key: &SnapshotKey,
+    version: Version,
+) -> Result<(), StoreError> {
+    let params = params![
+        execution_id.get(),
+        key.kind.as_str(),
+        key.fold_version,
+        version.get()
+    ];
+    let dropped = execute(connection, DROP_SNAPSHOT, params);
+    dropped.map(drop).map_err(failure)
 }
 
 pub(super) fn result(

@@ -79,6 +79,23 @@ pub(crate) async fn snapshot_and_tail(bench: &Bench) {
     // What another fold made is of no use.
     let other = store.load(run.id, &key(2), page).await.unwrap().unwrap();
     assert_eq!(other.snapshot, None);
+
+    // One that is dropped makes way for the one before it, and for another one of its version.
+    let last = heads[4].version;
+    for (of, version) in [
+        (key(2), last),
+        (key(1), heads[3].version),
+        (key(1), last),
+        (key(1), last),
+    ] {
+        store.drop_snapshot(run.id, &of, version).await.unwrap();
+    }
+    let found = store.snapshot(run.id, &key(1), last).await.unwrap();
+    assert_eq!(found, Some(snapshot(2, "two")));
+    let another = snapshot(4, "another");
+    store.write_snapshot(another.clone()).await.unwrap();
+    let found = store.snapshot(run.id, &key(1), last).await.unwrap();
+    assert_eq!(found, Some(another));
 }
 
 async fn due(store: &dyn Store, now: Timestamp) -> Vec<(ExecutionId, String)> {

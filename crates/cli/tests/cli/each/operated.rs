@@ -1,5 +1,8 @@
 //! Commands of who runs an installation: tokens, workers, the outbox, retention, the stream.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
 use noetl_testkit::nats::Nats;
 
 use super::Shown;
@@ -145,7 +148,13 @@ fn the_outbox_and_retention() {
     show().both(&["outbox", "dead"]).is("outbox_dead", &[]);
     show()
         .both(&["outbox", "replay", "7"])
+        .both(&["outbox", "replay", "--all"])
         .is("outbox_replay", &[]);
+    refuse_something(&house);
+    show()
+        .both(&["outbox", "quarantined"])
+        .both(&["outbox", "quarantined", "--source", "stream"])
+        .is("outbox_quarantined", &[]);
     show()
         .piped(&["outbox", "discard", "7"])
         .on_terminal(&["outbox", "discard", "7"], "no\n")
@@ -160,6 +169,23 @@ fn the_outbox_and_retention() {
         .on_terminal(&["retention", "apply"], "no\n")
         .on_terminal(&["retention", "apply"], "yes\n")
         .is("retention_apply", &[]);
+}
+
+/// Lets the server put an event aside that says of no run that it is its.
+fn refuse_something(house: &House) {
+    let address = house.url().trim_start_matches("http://");
+    let body = r#"{"events":[{"event_id":7,"event_type":"step.enter"}]}"#;
+    let request = format!(
+        "POST /api/internal/events/project HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {}\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        TOKEN.1,
+        body.len()
+    );
+    let mut line = TcpStream::connect(address).unwrap();
+    line.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    line.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
 #[test]

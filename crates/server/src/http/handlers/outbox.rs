@@ -3,11 +3,11 @@
 use axum::extract::State;
 use noetl_api::internal::{
     MarkFailedAnswer, MarkFailedRequest, MarkPublishedAnswer, MarkPublishedRequest, OutboxChanged,
-    OutboxClaimAnswer, OutboxClaimRequest, OutboxIds, OutboxList, PendingCount,
+    OutboxClaimAnswer, OutboxClaimRequest, OutboxIds, OutboxList, PendingCount, QuarantineList,
 };
-use noetl_store::{OutboxFilter, OutboxStatus};
-use noetl_types::OutboxId;
+use noetl_store::{OutboxFilter, OutboxStatus, QuarantineFilter};
 use noetl_types::limits::PageLimit;
+use noetl_types::{OutboxId, QuarantineId};
 
 use crate::http::acting::App;
 use crate::http::answer::Answer;
@@ -79,6 +79,20 @@ async fn listed(
     };
     params.nothing_else()?;
     Ok(Answer(app.of_nobody().outbox(filter).await?))
+}
+
+/// What was refused while its neighbours went on.
+pub(in crate::http) async fn quarantine(
+    State(app): State<App>,
+    mut params: Params,
+) -> Result<Answer<QuarantineList>, Failure> {
+    let filter = QuarantineFilter {
+        source: params.text("source")?,
+        after: params.read("after", str::parse::<QuarantineId>)?,
+        limit: params.page_limit("limit", PageLimit::default())?,
+    };
+    params.nothing_else()?;
+    Ok(Answer(app.of_nobody().quarantine(filter).await?))
 }
 
 /// Sends dead rows out again.

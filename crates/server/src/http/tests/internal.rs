@@ -22,6 +22,7 @@ const ROUTES: &[(&str, &str)] = &[
     ("POST", "/api/internal/outbox/mark-failed"),
     ("GET", "/api/internal/outbox/pending-count"),
     ("GET", "/api/internal/outbox/dead"),
+    ("GET", "/api/internal/quarantine"),
     ("POST", "/api/internal/outbox/replay"),
     ("POST", "/api/internal/outbox/discard"),
     ("POST", "/api/internal/events/project"),
@@ -375,9 +376,45 @@ async fn copies_are_taken_once_and_bad_ones_put_aside() {
         assert_eq!(log.at("/events").as_array().unwrap().len(), 3);
         let empty = house.refuses("events/project", json!({ "events": [] })).await;
         empty.is_problem(ErrorCode::OutOfRange);
+        what_was_refused_is_listed(&house).await;
         copies_of_workers(&house, id[0]).await;
     })
     .await;
+}
+
+async fn what_was_refused_is_listed(house: &House) {
+    let page = async |query: &str| {
+        let reply = house
+            .ask(Method::GET, &format!("quarantine{query}"), "")
+            .await;
+        assert_eq!(reply.status, 200, "{}", reply.text);
+        let list = reply.json();
+        let rows = list["rows"].as_array().unwrap();
+        let codes: Vec<_> = rows
+            .iter()
+            .map(|row| row["code"].as_str().unwrap().to_owned())
+            .collect();
+        (codes, list)
+    };
+    let (all, list) = page("").await;
+    let known = [
+        "missing_execution_id",
+        "bad_value",
+        "id_in_future",
+        "bad_value",
+    ];
+    assert_eq!(all[..4], known, "each once, however often it came: {list}");
+    assert_eq!(all[4..], ["id_conflict", "tenant_mismatch"]);
+    assert_eq!(list.get("next_after"), None);
+    assert_eq!(list["rows"][3]["raw"], "\"no event\"");
+    assert_eq!(page("?source=projector").await.0, all);
+    assert!(page("?source=stream").await.0.is_empty());
+    let (first, list) = page("?limit=5").await;
+    let after = list["next_after"].as_i64().unwrap();
+    let (rest, _) = page(&format!("?limit=5&after={after}")).await;
+    assert_eq!([first, rest].concat(), all);
+    let odd = house.ask(Method::GET, "quarantine?odd=1", "").await;
+    odd.is_problem(ErrorCode::BadQuery);
 }
 
 /// What no log can hold is put aside alone, though it is JSON to whoever sends it.
@@ -472,13 +509,23 @@ async fn rows_follow_their_logs(house: &House, executions: [i64; 2]) {
             ExecutionStatus::Failed
         };
         wrong.ended_at = None;
-        let version = row.head.version;
-        assert!(store.rewrite_view(id, version, wrong).await.unwrap());
-        let told = json!({ "execution_ids": [id.get()] });
-        let told = house.told("projection/advance", told).await;
-        assert_eq!(told["failed"], json!([]), "{told}");
-        let found = store.execution(id).await.unwrap().unwrap();
-        assert_eq!(found, row);
+        let mut wrongs = vec![wrong; 4];
+        // Of the others one thing is wrong.
+        for wrong in &mut wrongs[1..] {
+            wrong.clone_from(&row.view);
+        }
+        wrongs[1].error = Some("nobody said so".into());
+        wrongs[2].last_node_name = Some("elsewhere".into());
+        wrongs[3].ended_at = Some(row.facts.started_at);
+        for wrong in wrongs {
+            let version = row.head.version;
+            assert!(store.rewrite_view(id, version, wrong).await.unwrap());
+            let told = json!({ "execution_ids": [id.get()] });
+            let told = house.told("projection/advance", told).await;
+            assert_eq!(told["failed"], json!([]), "{told}");
+            let found = store.execution(id).await.unwrap().unwrap();
+            assert_eq!(found, row);
+        }
     }
 }
 

@@ -25,6 +25,7 @@ mod reading;
 mod replay;
 mod routes;
 mod secret_audit;
+mod snapshots;
 mod socket;
 mod steering;
 mod streams;

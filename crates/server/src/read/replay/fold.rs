@@ -14,6 +14,12 @@ const PAGE: i64 = 1_000;
 /// Events from which on a page is folded where nobody waits for it.
 const HANDED_OVER: usize = 200;
 
+/// Bytes from which on it is, however few events they are.
+const HANDED_OVER_BYTES: usize = 256 << 10;
+
+/// Snapshots that are tried in vain before the log is folded from its first event.
+const MOST_REJECTED: usize = 8;
+
 /// Events, at least, between two places of a log that later folds can go on from.
 const STRIDE: i64 = 2_000;
 
@@ -33,6 +39,8 @@ pub struct Folded {
     pub(super) seed_bytes: usize,
     /// How many events were folded behind it.
     pub(super) tail: i64,
+    /// Versions of snapshots that turned out to be of no use.
+    pub(super) rejected: Vec<Version>,
     /// States on the way there, from which those who look at an earlier moment can go on.
     pub(super) passed: Vec<Passed>,
 }
@@ -54,6 +62,7 @@ impl Folded {
             truncated,
             seed: None,
             seed_bytes: 0,
+            rejected: Vec::new(),
             passed: Vec::new(),
         }
     }
@@ -119,7 +128,7 @@ async fn apply(
     mut folded: Folded,
     page: Gists,
 ) -> Result<Result<Folded, ReplayError>, RuntimeError> {
-    if page.len() < HANDED_OVER {
+    if page.len() < HANDED_OVER && page.bytes() < HANDED_OVER_BYTES {
         return Ok(folded.apply(&page).map(|()| folded));
     }
     let applied = tokio::task::spawn_blocking(move || folded.apply(&page).map(|()| folded));
@@ -140,6 +149,10 @@ async fn page(
     let limit = LogPage::clamped(u32::try_from(count).unwrap_or(u32::MAX));
     let events = log.gists(row.execution_id, after, limit).await?;
     if events.is_empty() {
+        // Retention may have dropped it since the execution was found.
+        if log.is_gone(row.execution_id).await? {
+            return Err(gone());
+        }
         let text = format!("its log ends at {after}, and should go on to {to}");
         return Err(damaged(row, &text));
     }
@@ -156,12 +169,14 @@ async fn owned_row(log: &dyn Store, query: &ReplayQuery) -> Result<Execution, Ru
         return Ok(row);
     }
     if log.is_gone(query.execution_id).await? {
-        return Err(RuntimeError::refused(
-            ErrorCode::RetentionDropped,
-            "the execution was dropped by retention",
-        ));
+        return Err(gone());
     }
     Err(RuntimeError::no_execution())
+}
+
+fn gone() -> RuntimeError {
+    let text = "the execution was dropped by retention";
+    RuntimeError::refused(ErrorCode::RetentionDropped, text)
 }
 
 /// The fold of the newest usable snapshot, or of no events.
@@ -175,19 +190,28 @@ async fn seeded(log: &dyn Store, row: &Execution, to: Version) -> Result<Folded,
     if to == Version::EMPTY {
         return Ok(folded);
     }
-    let Some(snapshot) = log.snapshot(row.execution_id, &snapshot_key(), to).await? else {
-        return Ok(folded);
-    };
-    match read(row, &snapshot) {
-        Ok(state) => {
-            folded.state = state;
-            folded.seed_bytes = snapshot.state.len();
-            folded.seed = Some(shown(&snapshot));
+    let (execution_id, key) = (row.execution_id, snapshot_key());
+    let mut at_most = to;
+    while folded.rejected.len() < MOST_REJECTED
+        && let Some(snapshot) = log.snapshot(execution_id, &key, at_most).await?
+    {
+        let version = snapshot.head.version;
+        match read(row, &snapshot) {
+            Ok(state) => {
+                folded.state = state;
+                folded.seed_bytes = snapshot.state.len();
+                folded.seed = Some(shown(&snapshot));
+                break;
+            }
+            Err(reason) => {
+                tracing::warn!(%execution_id, %version, reason, "a snapshot is of no use");
+                folded.rejected.push(version);
+            }
         }
-        Err(reason) => {
-            let execution_id = row.execution_id;
-            tracing::warn!(%execution_id, version = %snapshot.head.version, reason, "a snapshot is of no use");
-        }
+        let Ok(before) = Version::new(version.get() - 1) else {
+            break;
+        };
+        at_most = before;
     }
     Ok(folded)
 }
@@ -232,4 +256,50 @@ fn damaged(row: &Execution, reason: &str) -> RuntimeError {
     );
     tracing::error!("{text}");
     RuntimeError::refused(ErrorCode::Internal, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use noetl_api::internal::{ProjectRequest, PurgeRequest};
+    use noetl_store::{CopyScope, MemoryStore};
+    use noetl_types::{ExecutionId, Timestamp};
+
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::runtime::{Runtime, Settings};
+
+    /// The month goes between the look at the execution and the look at its log.
+    #[tokio::test]
+    async fn a_log_that_retention_drops_meanwhile_is_gone_and_not_damaged() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let clock = Arc::new(SystemClock);
+        let runtime = Runtime::open(Arc::clone(&store), clock, Settings::default());
+        let runtime = runtime.await.unwrap();
+        let made = Timestamp::parse("2025-03-10T00:00:00Z").unwrap();
+        let id = (made.as_unix_ms() - 1_704_067_200_000) << 22;
+        let event = |number: i64, name: &str| {
+            Json::object([
+                ("execution_id", Json::from(id)),
+                ("event_id", Json::from(id + number)),
+                ("event_type", Json::from(name)),
+            ])
+        };
+        let events = vec![event(1, "step.enter"), event(2, "playbook.completed")];
+        let copied = runtime.project(ProjectRequest { events }, CopyScope::OfExecution);
+        assert_eq!(copied.await.unwrap().projected, 2);
+        let query = ReplayQuery::new(ExecutionId::new(id).unwrap());
+        let row = owned_row(&*store, &query).await.unwrap();
+        let log = || page(&*store, &row, Version::EMPTY, row.head.version);
+        assert_eq!(log().await.unwrap().len(), 2);
+        let wanted = PurgeRequest {
+            event_retention_days: Some(30),
+            ..PurgeRequest::default()
+        };
+        let purged = runtime.purge(wanted).await.unwrap();
+        assert_eq!(purged.events_purged, 1, "{purged:?}");
+        let code = log().await.err().and_then(|error| error.code());
+        assert_eq!(code, Some(ErrorCode::RetentionDropped));
+    }
 }

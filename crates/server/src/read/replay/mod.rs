@@ -62,9 +62,11 @@ impl Runtime {
     }
 
     /// Keeps states beside the log, in the background, where that saves later readers enough: the last
-    /// one, and some of those on the way to it.
+    /// one, and some of those on the way to it. What could not be used makes way for them first.
     fn keep_snapshots(&self, folded: &mut Folded) {
         let least = i64::from(self.settings().snapshot_every);
+        let rejected = std::mem::take(&mut folded.rejected);
+        let execution_id = folded.state.replayed().execution_id;
         let mut states = std::mem::take(&mut folded.passed);
         states.retain(|passed| passed.saves >= least);
         if folded.tail > 0 && folded.tail >= least.max(weight(folded.seed_bytes)) {
@@ -73,11 +75,15 @@ impl Runtime {
                 saves: folded.tail,
             });
         }
-        if states.is_empty() {
+        if states.is_empty() && rejected.is_empty() {
             return;
         }
         let runtime = self.clone();
         self.in_background(async move {
+            for version in rejected {
+                let key = snapshot_key();
+                runtime.reject_snapshot(execution_id, &key, version).await;
+            }
             // The last one is the one that most readers want.
             for passed in states.into_iter().rev() {
                 runtime.keep_snapshot(passed).await;

@@ -6,15 +6,19 @@ use std::sync::atomic::AtomicI64;
 
 use noetl_api::explain::At;
 use noetl_engine::{Event, EventKind, ExecutionHeader, FOLD_VERSION, State, decode};
-use noetl_store::{Execution, ExecutionFacts, Head, Loaded, LogPage, NewWait, Origin, SnapshotKey};
+use noetl_store::{
+    Execution, ExecutionFacts, ExecutionView, Head, LogPage, NewWait, Origin, Snapshot, SnapshotKey,
+};
 use noetl_types::limits::Priority;
 use noetl_types::{
-    CommandId, ErrorCode, ExecutionId, PoolName, StoredEvent, Text, Timestamp, Version, sha256,
+    CommandId, ErrorCode, ExecutionId, PoolName, StoredEvent, TenantId, Text, Timestamp, Version,
+    sha256,
 };
 
 use super::beyond::waits;
 use super::changes::timers;
 use crate::runtime::error::RuntimeError;
+use crate::runtime::outcome::Outcome;
 use crate::runtime::platform::PUBLISHER;
 use crate::runtime::{Core, Definition};
 
@@ -38,6 +42,8 @@ pub(super) struct Live {
     pub(super) snapshot_after: Arc<AtomicI64>,
     /// The step that was last entered or left.
     last_node: Option<Text>,
+    /// When it ended, and why where that is told.
+    end: Option<(Timestamp, Option<Text>)>,
 }
 
 /// Which snapshots the driver can use.
@@ -70,6 +76,7 @@ impl Live {
             snapshot: Version::EMPTY,
             snapshot_after: Arc::default(),
             last_node: None,
+            end: None,
             definition,
         }
     }
@@ -87,12 +94,30 @@ impl Live {
             return Ok(None);
         };
         let mut live = Self::found(core, &loaded.execution).await?;
-        live.seed(&loaded);
-        live.fold(&loaded.tail)?;
+        match &loaded.snapshot {
+            // The tail is that of the snapshot, so the log is read from its beginning.
+            Some(snapshot) if !live.seed(snapshot) => {
+                let version = snapshot.head.version;
+                core.reject_snapshot(execution_id, &snapshot.key, version)
+                    .await;
+            }
+            Some(_) | None => live.fold(&loaded.tail)?,
+        }
         if loaded.has_more || live.head.version < loaded.execution.head.version {
             live.catch_up(core).await?;
         }
         Ok(Some(live))
+    }
+
+    /// What lists show of an execution, by its log alone.
+    pub(super) async fn view_by_log(
+        core: &Core,
+        execution: &Execution,
+    ) -> Result<ExecutionView, RuntimeError> {
+        let mut live = Self::found(core, execution).await?;
+        live.last_node = None;
+        live.catch_up(core).await?;
+        Ok(live.view())
     }
 
     /// Reads an execution as it was at a moment, from its log alone.
@@ -135,9 +160,10 @@ impl Live {
         })
     }
 
-    /// Whether it publishes the outbox. One that published its own steps would never come to rest.
+    /// Whether it publishes the outbox. One that published its own steps would never come to rest. What
+    /// another tenant has at that path is not the platform's.
     pub(super) fn is_publisher(&self) -> bool {
-        self.header.path.as_str() == PUBLISHER
+        self.header.path.as_str() == PUBLISHER && self.header.tenant_id == TenantId::default()
     }
 
     /// A copy, which costs next to nothing.
@@ -153,6 +179,7 @@ impl Live {
             snapshot: self.snapshot,
             snapshot_after: Arc::clone(&self.snapshot_after),
             last_node: self.last_node.clone(),
+            end: self.end.clone(),
         }
     }
 
@@ -174,8 +201,8 @@ impl Live {
         }
     }
 
-    /// The step that events entered or left last.
-    pub(super) fn note_node(&mut self, events: &[Event]) {
+    /// Remembers of events what lists show: the step that they entered or left last, and the end.
+    pub(super) fn note(&mut self, events: &[Event]) {
         let node = events.iter().rev().find_map(|event| match &event.kind {
             EventKind::StepEntered(entered) => Some(&entered.step),
             EventKind::StepExited(exited) => Some(&exited.step),
@@ -184,30 +211,41 @@ impl Live {
         if let Some(step) = node {
             self.last_node = Some(step.as_str().into());
         }
+        if self.end.is_none() {
+            self.end = events.iter().find_map(|event| {
+                let outcome = Outcome::of(event)?;
+                Some((event.time, outcome.error))
+            });
+        }
     }
 
-    /// The step that was last entered or left.
-    pub(super) fn last_node(&self) -> Option<Text> {
-        self.last_node.clone()
+    /// The execution as lists show it. What is remarked behind its end changes nothing about that.
+    pub(super) fn view(&self) -> ExecutionView {
+        let (ended_at, error) = self.end.clone().unzip();
+        ExecutionView {
+            status: self.state.status(),
+            paused: self.state.is_paused(),
+            last_node_name: self.last_node.clone(),
+            ended_at,
+            error: error.flatten(),
+        }
     }
 
-    /// Takes over the newest snapshot, unless it cannot be trusted: the log can.
-    fn seed(&mut self, loaded: &Loaded) {
-        let Some(snapshot) = &loaded.snapshot else {
-            return;
-        };
+    /// Takes over a snapshot, unless it cannot be trusted: the log can.
+    fn seed(&mut self, snapshot: &Snapshot) -> bool {
         let is_whole = sha256(&snapshot.state) == snapshot.checksum;
         let read = serde_json::from_slice(&snapshot.state).ok();
         let state = read
             .filter(|_| is_whole)
-            .and_then(|json| State::from_snapshot(&self.definition.plan, &json).ok());
+            .and_then(|json| State::from_snapshot(&self.definition.plan, &json).ok())
+            .filter(|state| state.version() == snapshot.head.version);
         let Some(state) = state else {
-            tracing::warn!(execution_id = %self.header.execution_id, "a snapshot cannot be used");
-            return;
+            return false;
         };
         self.state = state;
         self.head = snapshot.head;
         self.snapshot = snapshot.head.version;
+        true
     }
 
     /// Folds what others appended since.
@@ -235,7 +273,7 @@ impl Live {
             self.state
                 .apply(&self.definition.plan, &event)
                 .map_err(|error| broken(&error))?;
-            self.note_node(std::slice::from_ref(&event));
+            self.note(std::slice::from_ref(&event));
             self.head = Head::after(stored);
         }
         Ok(())

@@ -21,11 +21,11 @@ use std::sync::Arc;
 
 use noetl_api::explain::At;
 use noetl_engine::State;
-use noetl_store::{Execution, ExecutionFacts, Head};
-use noetl_types::{CommandId, ExecutionId, TenantId};
+use noetl_store::{Execution, ExecutionFacts, ExecutionView, Head, SnapshotKey};
+use noetl_types::{CommandId, ExecutionId, TenantId, Version};
 use tokio::sync::oneshot;
 
-use super::error::RuntimeError;
+use super::error::{RuntimeError, causes};
 use super::{Core, Definition};
 use cell::{Cell, Cells};
 pub(super) use changes::timer_of;
@@ -129,6 +129,32 @@ impl Core {
     ) -> Result<(Arc<Definition>, State, Head), RuntimeError> {
         let live = Live::load_at(self, execution, at).await?;
         Ok((live.definition, live.state, live.head))
+    }
+}
+
+impl Core {
+    /// What lists show of an execution that is driven here, by its log alone.
+    pub(super) async fn view_by_log(
+        &self,
+        execution: &Execution,
+    ) -> Result<ExecutionView, RuntimeError> {
+        Live::view_by_log(self, execution).await
+    }
+
+    /// Counts a snapshot that cannot be used and drops it, so that a good one takes its place.
+    pub(super) async fn reject_snapshot(
+        &self,
+        execution_id: ExecutionId,
+        key: &SnapshotKey,
+        version: Version,
+    ) {
+        self.metrics.snapshot_rejected();
+        tracing::warn!(%execution_id, kind = %key.kind, %version, "a snapshot cannot be used");
+        let dropped = self.store.drop_snapshot(execution_id, key, version).await;
+        if let Err(error) = dropped {
+            // It is met again, and dropped then.
+            tracing::warn!(error = %causes(&error), %execution_id, "a snapshot was not dropped");
+        }
     }
 }
 

@@ -11,8 +11,7 @@ use noetl_api::command::LeasedCommand;
 use noetl_engine::event::Event;
 use noetl_engine::{Beside, Decision, SlotChange, SlotWant, Verdict, encode};
 use noetl_store::{
-    Append, AppendRefused, Appended, ExecutionView, Fence, NewResult, NewWait, StoreError,
-    TimerChange,
+    Append, AppendRefused, Appended, Fence, NewResult, NewWait, StoreError, TimerChange,
 };
 use noetl_types::{
     CommandId, ErrorCode, EventId, Json, JsonMap, NewEvent, Text, Timestamp, sha256,
@@ -281,7 +280,7 @@ impl Draft {
         });
         let wants = wants.collect();
         let events = decision.commit(&mut self.live.state);
-        self.live.note_node(&events);
+        self.live.note(&events);
         self.events.extend(events);
         Decided {
             letter,
@@ -381,7 +380,7 @@ impl Draft {
             is_copy: false,
             outbox: false,
             start: live.birth.clone(),
-            view: view(live, &self.events),
+            view: live.view(),
             fences: self.fences.values().cloned().collect(),
             commands,
             timers,
@@ -455,21 +454,5 @@ fn armed(change: &TimerChange) -> Option<(Text, Timestamp)> {
     match change {
         TimerChange::Arm { timer_id, fire_at } => Some((timer_id.clone(), *fire_at)),
         TimerChange::Disarm { .. } => None,
-    }
-}
-
-/// The execution as lists show it after the events.
-fn view(live: &Live, events: &[Event]) -> ExecutionView {
-    let outcome = events.iter().rev().find_map(Outcome::of);
-    let ended = events
-        .iter()
-        .rev()
-        .find(|event| Outcome::of(event).is_some());
-    ExecutionView {
-        status: live.state.status(),
-        paused: live.state.is_paused(),
-        last_node_name: live.last_node(),
-        ended_at: ended.map(|event| event.time),
-        error: outcome.and_then(|outcome| outcome.error),
     }
 }

@@ -8,7 +8,7 @@ use noetl_types::ErrorCode::{Forbidden, NotFound, NotReady, NotSupported, Retent
 use noetl_types::Json;
 use serde_json::json;
 
-use super::queries::{Feed, FollowAll, Outbox, OutboxDead, Page, Shard};
+use super::queries::{Feed, FollowAll, Outbox, OutboxDead, Page, Quarantine, Shard};
 use super::runs::LIVE;
 use super::{Operation, Tag, delete, get, post};
 
@@ -228,6 +228,17 @@ fn outbox() -> Vec<Operation> {
             "Rows that failed too often",
         )
         .query::<OutboxDead>(),
+        get(
+            "list_quarantine",
+            paths::QUARANTINE,
+            tag,
+            "What was refused while its neighbours went on, oldest first",
+        )
+        .details(
+            "Events that could not be copied into the log, and such that no broker takes. They are kept \
+             as long as rows of the outbox that are published.",
+        )
+        .query::<Quarantine>(),
         post(
             "replay_outbox",
             paths::OUTBOX_REPLAY,

@@ -4,7 +4,9 @@
 
 use noetl_types::limits::PageLimit;
 use noetl_types::replay::Projection;
-use noetl_types::{EventId, EventName, ExecutionId, OutboxId, PlaybookPath, Text, Timestamp};
+use noetl_types::{
+    EventId, EventName, ExecutionId, OutboxId, PlaybookPath, QuarantineId, Text, Timestamp,
+};
 use schemars::JsonSchema;
 
 #[derive(JsonSchema)]
@@ -138,6 +140,16 @@ pub(super) struct Outbox {
     status: Option<Text>,
     /// The row that the page before ended with.
     after: Option<OutboxId>,
+    /// How many at most.
+    limit: Option<PageLimit>,
+}
+
+#[derive(JsonSchema)]
+pub(super) struct Quarantine {
+    /// Only what was met there: `projector`, `materializer` or `stream`.
+    source: Option<Text>,
+    /// The row that the page before ended with.
+    after: Option<QuarantineId>,
     /// How many at most.
     limit: Option<PageLimit>,
 }
