@@ -78,16 +78,17 @@ const SETTLED: &str = "tx < pg_snapshot_xmin(pg_current_snapshot())";
 /// Columns of an event that can be large.
 const LARGE: [&str; 6] = ["context", "result", "meta", "extra", "error", "stack_trace"];
 
-/// About how many bytes an event has, as far as that can be many. What is not compressed tells its size
-/// without being read.
+/// How many bytes a column has. What is not compressed tells its size without being read.
+pub(super) fn bytes_of(column: &str) -> String {
+    format!(
+        "CASE WHEN pg_column_compression({column}) IS NULL
+             THEN coalesce(pg_column_size({column}), 0) ELSE octet_length({column}::text) END"
+    )
+}
+
+/// About how many bytes an event has, as far as that can be many.
 fn bytes() -> String {
-    let size = |column: &str| {
-        format!(
-            "CASE WHEN pg_column_compression({column}) IS NULL
-                 THEN coalesce(pg_column_size({column}), 0) ELSE octet_length({column}::text) END"
-        )
-    };
-    format!("1024 + {}", LARGE.map(size).join(" + "))
+    format!("1024 + {}", LARGE.map(bytes_of).join(" + "))
 }
 
 /// A section of the feed.

@@ -1,6 +1,7 @@
 //! The suite on PostgreSQL, and what only a cluster can get wrong.
 
 mod drops;
+mod gists;
 mod kill;
 mod line;
 mod outlets;
