@@ -548,11 +548,18 @@ pub(super) async fn log_epoch(pool: &Pool) -> Result<LogEpoch, StoreError> {
 const NEW_EPOCH: &str = "UPDATE meta SET value = (value::bigint + 1)::text WHERE key = 'log_epoch'";
 
 /// The rows that are still to be published get the names of the new life; what others called their
-/// rows stays.
-const RENAME: &str = "UPDATE outbox
+/// rows stays. Each kind of them has an index; what left it meanwhile is not touched.
+pub(super) const RENAME: &str = "UPDATE outbox
     SET message_id = meta.value || substr(message_id, strpos(message_id, ':'))
     FROM meta
     WHERE meta.key = 'log_epoch' AND status <> 'PUBLISHED' AND discarded_at IS NULL
+        AND outbox_id = ANY (ARRAY(
+            SELECT outbox_id FROM outbox WHERE status IN ('PENDING', 'FAILED')
+            UNION ALL
+            SELECT outbox_id FROM outbox WHERE status = 'IN_FLIGHT'
+            UNION ALL
+            SELECT outbox_id FROM outbox WHERE status = 'DEAD'
+        ))
         AND starts_with(message_id, (meta.value::bigint - 1) || ':' || execution_id || ':')";
 
 pub(super) async fn new_epoch(transaction: &Transaction<'_>) -> Result<LogEpoch, StoreError> {

@@ -5,6 +5,7 @@ mod gists;
 mod kill;
 mod line;
 mod outlets;
+mod plans;
 mod roles;
 mod tls;
 mod waits;

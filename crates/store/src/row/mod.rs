@@ -33,8 +33,8 @@ pub(crate) use gist::{
 };
 pub(crate) use keychain::{KEYCHAIN, keychain, keychain_row};
 pub(crate) use outlets::{
-    CLAIMED, CLEANED, NEW_OUTBOX, OUTBOX, QUARANTINE, STREAM, claimed_message, outbox_row,
-    quarantine_row, quarantined, stream_cursor, stream_row,
+    CLAIMED, CLEANED, Cleaned, NEW_OUTBOX, NO_COUNTS, OUTBOX, QUARANTINE, STREAM, claimed_message,
+    outbox_row, quarantine_row, quarantined, stream_cursor, stream_row,
 };
 pub(crate) use result::{KeptResult, RESULT, STORED_RESULT, result, stored_result_row};
 pub(crate) use sent::{SENT, feed_message};
