@@ -66,7 +66,7 @@ impl Runtime {
     /// Tells that a row was tried in vain for the last time.
     fn died(&self, outbox_id: OutboxId) {
         self.metrics().platform().died();
-        tracing::error!(%outbox_id, "a row of the outbox failed too often and is dead");
+        tracing::error!(%outbox_id, "a row of the outbox is dead: it failed too often, or cannot be read");
     }
 
     /// The longest body of a message that a broker takes, as far as one has told.

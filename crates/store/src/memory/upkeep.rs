@@ -61,7 +61,6 @@ impl State {
         parts
             .filter(|part| part.hi <= cut)
             .map(|part| OldPart {
-                executions: count(self.in_part(&part).count()),
                 pinned: self.pinned(&part, outlets),
                 part,
             })

@@ -125,7 +125,8 @@ impl Payload {
 pub struct Claimed {
     /// The rows that the publisher has in hand, in the order in which they may be claimed.
     pub rows: Vec<ClaimedMessage>,
-    /// Rows that were claimed often enough and never marked: they are dead from now on.
+    /// Rows that were claimed often enough and never marked, or that nobody can read: they are dead from
+    /// now on.
     pub dead: Vec<OutboxId>,
 }
 

@@ -46,6 +46,9 @@ pub struct LogPart {
     pub lo: i64,
     /// The least id behind it.
     pub hi: i64,
+    /// The table that it is, as the database numbers them: another one of the same name and range is
+    /// another part. None where parts are no tables.
+    pub table: Option<u32>,
 }
 
 impl LogPart {
@@ -56,6 +59,7 @@ impl LogPart {
             name: Text::from(format!("event_y{:04}m{:02}", month.year(), month.month())),
             lo: bound(month),
             hi: bound(month.next()),
+            table: None,
         }
     }
 
@@ -90,8 +94,6 @@ pub enum Pinned {
 pub struct OldPart {
     /// The part.
     pub part: LogPart,
-    /// How many executions it has.
-    pub executions: u64,
     /// What keeps it, if anything.
     pub pinned: Option<Pinned>,
 }

@@ -11,6 +11,7 @@ mod cluster;
 mod commons;
 mod credentials;
 mod function;
+mod gist;
 mod keychain;
 mod known;
 mod line;
@@ -270,7 +271,7 @@ impl Store for PostgresStore {
         after: Version,
         page: LogPage,
     ) -> Result<Gists, StoreError> {
-        query::gists(&self.pool, execution_id, after, page).await
+        gist::gists(&self.pool, execution_id, after, page).await
     }
 
     async fn event(

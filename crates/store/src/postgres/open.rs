@@ -14,7 +14,7 @@ use super::{partition, rebase, rights, stream};
 use crate::error::StoreError;
 use crate::migration::{Applied, Migration, OLDEST_PROGRAM, Schema, pending};
 
-pub(super) static MIGRATIONS: [Migration; 9] = [
+pub(super) static MIGRATIONS: [Migration; 10] = [
     Migration {
         version: 1,
         name: "tables",
@@ -59,6 +59,11 @@ pub(super) static MIGRATIONS: [Migration; 9] = [
         version: 9,
         name: "secret_acts",
         sql: include_str!("migrations/0009_secret_acts.sql"),
+    },
+    Migration {
+        version: 10,
+        name: "purge",
+        sql: include_str!("migrations/0010_purge.sql"),
     },
 ];
 
@@ -171,6 +176,9 @@ async fn check_server(client: &Client, options: &PostgresOptions) -> Result<(), 
     Ok(())
 }
 
+/// An index of a large table takes longer than a statement may elsewhere.
+const PATIENCE: &str = "SET LOCAL statement_timeout = '30min'";
+
 /// One transaction under one lock, so that of many processes that start together one migrates and
 /// the others find it done. Where all is there nothing is made, so that who owns nothing may look too.
 async fn migrate(client: &mut Client, schema: &str, owner: &Owner) -> Result<(), StoreError> {
@@ -182,6 +190,10 @@ async fn migrate(client: &mut Client, schema: &str, owner: &Owner) -> Result<(),
     begin(&transaction, schema).await?;
     let applied = applied(&transaction).await?;
     let pending = pending(&MIGRATIONS, &applied).map_err(StoreError::fatal)?;
+    if !pending.is_empty() {
+        let set = transaction.batch_execute(PATIENCE).await;
+        set.map_err(failure)?;
+    }
     for migration in &pending {
         transaction
             .batch_execute(migration.sql)

@@ -8,7 +8,7 @@ use noetl_types::{OutboxId, QuarantineId, Text, Timestamp};
 
 use super::bind::{cells, read_all};
 use super::block::Shape;
-use super::pool::Pool;
+use super::pool::{Pool, Pooled};
 use super::query::{Param, select};
 use crate::error::StoreError;
 use crate::model::{
@@ -16,11 +16,20 @@ use crate::model::{
     OutboxFilter, OutboxMark, OutboxRow, OutboxStatus, QuarantineFilter, Quarantined,
 };
 use crate::row::{
-    self, CLAIMED, OUTBOX, QUARANTINE, Reader, SENT, ToCell as _, quarantine_row, time,
+    self, CLAIMED, Corrupt, NO_COUNTS, OUTBOX, QUARANTINE, Reader, SENT, ToCell as _,
+    quarantine_row, time,
 };
 
 pub(super) static CLAIM: LazyLock<String> = LazyLock::new(|| {
+    let most = u32::MAX;
+    let tries = format!(
+        "CASE WHEN attempts >= 0 AND attempts < {most} AND forgiven BETWEEN 0 AND {most}
+             THEN attempts - forgiven END"
+    );
     include_str!("sql/claim_outbox.sql")
+        .replace("{tries}", &tries)
+        .replace("{most}", &most.to_string())
+        .replace("{no_counts}", NO_COUNTS)
         .replace("{claimed_columns}", &CLAIMED.list_of("outbox."))
         .replace("{taken_columns}", &CLAIMED.list_of("taken."))
         .replace("{event_columns}", &SENT.list_of("event."))
@@ -48,6 +57,13 @@ const IN_HAND: &str = "SELECT attempts, forgiven FROM outbox
 const MARK_FAILED: &str = "UPDATE outbox
     SET status = 'FAILED', available_at = $4::timestamptz, lease_until = NULL,
         last_error = $5::text, updated_at = $3::timestamptz
+    WHERE outbox_id = $1 AND status = 'IN_FLIGHT' AND attempts = $2::bigint
+    RETURNING 1";
+
+/// A row that was claimed and cannot be read is handed to nobody, so this was no attempt.
+const BURY: &str = "UPDATE outbox
+    SET status = 'DEAD', dead_at = $3::timestamptz, lease_until = NULL, attempts = attempts - 1,
+        last_error = $4::text, updated_at = $3::timestamptz
     WHERE outbox_id = $1 AND status = 'IN_FLIGHT' AND attempts = $2::bigint
     RETURNING 1";
 
@@ -90,8 +106,16 @@ pub(super) const COUNTS: &str = "SELECT status, count(*) FROM outbox
         ORDER BY published_at, outbox_id LIMIT $1::bigint
     ) AS counted";
 
+/// What is not published is ready, in flight or dead, each of which has an index.
 pub(super) const FACTS: &str = "SELECT
-    (SELECT min(created_at) FROM outbox WHERE status <> 'PUBLISHED' AND discarded_at IS NULL),
+    (SELECT min(created_at) FROM (
+        SELECT created_at FROM outbox
+        WHERE status IN ('PENDING', 'FAILED') AND discarded_at IS NULL
+        UNION ALL
+        SELECT created_at FROM outbox WHERE status = 'IN_FLIGHT' AND discarded_at IS NULL
+        UNION ALL
+        SELECT created_at FROM outbox WHERE status = 'DEAD' AND discarded_at IS NULL
+    ) AS unpublished),
     EXISTS (SELECT 1 FROM outbox WHERE status = 'DEAD' AND discarded_at IS NULL),
     (SELECT reltuples::bigint FROM pg_class WHERE oid = 'outbox'::regclass)";
 
@@ -164,6 +188,7 @@ fn ids(rows: &[OutboxId]) -> Vec<i64> {
     rows.iter().map(|id| id.get()).collect()
 }
 
+/// One row that cannot be read keeps nobody from the others: it dies, and its error says why.
 pub(super) async fn claim(pool: &Pool, claim: &OutboxClaim) -> Result<Claimed, StoreError> {
     let mut client = pool.get().await?;
     let params: [Param<'_>; 6] = [
@@ -175,12 +200,33 @@ pub(super) async fn claim(pool: &Pool, claim: &OutboxClaim) -> Result<Claimed, S
         &i64::from(claim.max_attempts),
     ];
     let rows = client.rows(&CLAIM, &params).await?;
-    let is_dead = |row: &tokio_postgres::Row| row.get(row.len() - 1);
-    let (dead, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_dead);
-    Ok(Claimed {
-        rows: read_all(&rows, row::claimed_message)?,
-        dead: read_all(&dead, |cells| Reader::new(&CLAIMED, cells).take())?,
-    })
+    let mut claimed = Claimed::default();
+    for row in &rows {
+        let is_dead: bool = row.get(row.len() - 1);
+        if !is_dead {
+            match row::claimed_message(cells(row, 0, row.len())) {
+                Ok(message) => {
+                    claimed.rows.push(message);
+                    continue;
+                }
+                Err(damage) => bury(&mut client, row, &damage, claim.now).await?,
+            }
+        }
+        claimed.dead.extend(OutboxId::new(row.get(0)));
+    }
+    Ok(claimed)
+}
+
+async fn bury(
+    client: &mut Pooled<'_>,
+    row: &tokio_postgres::Row,
+    damage: &Corrupt,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let (id, attempts): (i64, i64) = (row.get(0), row.get(CLAIMED.columns.len() - 1));
+    let error = damage.to_string();
+    let params: [Param<'_>; 4] = [&id, &attempts, &now.to_cell(), &error];
+    client.rows(BURY, &params).await.map(drop)
 }
 
 pub(super) async fn mark_published(

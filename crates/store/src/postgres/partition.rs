@@ -39,7 +39,7 @@ pub(super) async fn ensure(
         .await
         .map_err(failure)?;
     if !needs_none(&transaction, &part).await? {
-        let LogPart { name, lo, hi } = part;
+        let LogPart { name, lo, hi, .. } = part;
         let make = format!(
             "CREATE TABLE {name} (LIKE event INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING INDEXES);
              ALTER TABLE event ATTACH PARTITION {name} FOR VALUES FROM ({lo}) TO ({hi})"
@@ -84,7 +84,7 @@ pub(super) async fn has_ahead(
     Ok(true)
 }
 
-const PARTS: &str = "SELECT child.relname, pg_get_expr(child.relpartbound, child.oid)
+const PARTS: &str = "SELECT child.relname, pg_get_expr(child.relpartbound, child.oid), child.oid
     FROM pg_inherits
     JOIN pg_class AS child ON child.oid = pg_inherits.inhrelid
     WHERE pg_inherits.inhparent = 'event'::regclass
@@ -99,8 +99,12 @@ pub(super) async fn parts(client: &impl GenericClient) -> Result<Vec<LogPart>, S
         .filter_map(|row| {
             // One that somebody drops at this moment is still listed, and has no bounds any more.
             let (lo, hi) = bounds(row.get::<_, Option<&str>>(1)?)?;
-            let name = Text::from(row.get::<_, &str>(0));
-            Some(LogPart { name, lo, hi })
+            Some(LogPart {
+                name: Text::from(row.get::<_, &str>(0)),
+                lo,
+                hi,
+                table: Some(row.get(2)),
+            })
         })
         .collect();
     parts.sort_by_key(|part| part.hi);

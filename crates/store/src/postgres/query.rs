@@ -1,9 +1,7 @@
 //! Everything but appends and leases.
 
-use std::pin::pin;
 use std::sync::LazyLock;
 
-use futures_util::TryStreamExt as _;
 use noetl_types::limits::PageLimit;
 use noetl_types::{
     EventId, ExecutionId, ExecutionStatus, PlaybookPath, ResultId, StoredEvent, TenantId, Text,
@@ -18,8 +16,8 @@ use crate::error::StoreError;
 use crate::machines::Machines;
 use crate::model::{
     CatalogEntry, CatalogFilter, CatalogKey, Counts, DueTimer, Execution, ExecutionFilter,
-    ExecutionPage, GistRows, Gists, Loaded, LogPage, MachineLease, MachineRefused, NewCatalogEntry,
-    NewRuntime, PutRefused, READ_FOR_ONE, Registered, Runtime, RuntimeKind, Snapshot, SnapshotKey,
+    ExecutionPage, Loaded, LogPage, MachineLease, MachineRefused, NewCatalogEntry, NewRuntime,
+    PutRefused, READ_FOR_ONE, Registered, Runtime, RuntimeKind, Snapshot, SnapshotKey,
     VersionFilter, superfluous,
 };
 use crate::row::{
@@ -41,14 +39,6 @@ static EVENTS: LazyLock<String> = LazyLock::new(|| {
 static SELECT_EVENTS: LazyLock<String> = LazyLock::new(|| {
     let events = &*EVENTS;
     format!("{events} WHERE execution_id = $1 AND seq > $2 ORDER BY seq LIMIT $3::bigint")
-});
-
-static SELECT_GISTS: LazyLock<String> = LazyLock::new(|| {
-    let columns = row::gist_columns("meta::text LIKE '%object%'");
-    format!(
-        "SELECT {columns} FROM event
-         WHERE execution_id = $1 AND seq > $2 ORDER BY seq LIMIT $3::bigint"
-    )
 });
 
 /// The order says which index is meant; by a mere equality the server may take the one by `seq`.
@@ -218,43 +208,6 @@ pub(super) async fn events(
         rows_of(&mut client, execution_id, after, page).await?
     };
     beside(move || read_all(&rows, row::stored_event)).await
-}
-
-pub(super) async fn gists(
-    pool: &Pool,
-    execution_id: ExecutionId,
-    after: Version,
-    page: LogPage,
-) -> Result<Gists, StoreError> {
-    match current_gists(pool, execution_id, after, page).await? {
-        Some(rows) => Ok(Gists::Rows(rows)),
-        None => events(pool, execution_id, after, page)
-            .await
-            .map(Gists::Whole),
-    }
-}
-
-/// The rows, unless some event is not of the current schema version. They are read as they come, while
-/// the server still looks for those behind them.
-async fn current_gists(
-    pool: &Pool,
-    execution_id: ExecutionId,
-    after: Version,
-    page: LogPage,
-) -> Result<Option<GistRows>, StoreError> {
-    let mut client = pool.get().await?;
-    let params: [Param<'_>; 3] = [&execution_id.get(), &after.get(), &i64::from(page.get())];
-    let mut rows = pin!(client.stream(&SELECT_GISTS, &params).await?);
-    let mut found = GistRows::new(execution_id);
-    while let Some(row) = rows.try_next().await.map_err(failure)? {
-        if !row::push_gist(&mut found, cells(&row, 0, row.len()))? {
-            return Ok(None);
-        }
-        if found.bytes() >= row::GIST_BYTES {
-            break;
-        }
-    }
-    Ok(Some(found))
 }
 
 /// Puts rows together beside their reader, who has those before them to work on.

@@ -21,7 +21,7 @@ use super::query::{Param, rows};
 use super::stream;
 use crate::error::StoreError;
 use crate::model::{EnabledOutlets, LogPart, OldPart, Pinned};
-use crate::row::{CLEANED, ToCell as _};
+use crate::row::{CLEANED, Cleaned, ToCell as _};
 
 /// How long a lock is waited for: so long may whoever appends have to wait for a drop.
 const LOCK_TIMEOUT: Duration = Duration::from_millis(500);
@@ -33,15 +33,17 @@ const TRIES: u32 = 4;
 /// How long others have the locks between two tries.
 const PAUSE: Duration = Duration::from_millis(100);
 
-const COUNT: &str = "SELECT count(*) FROM execution WHERE $1 <= execution_id AND execution_id < $2";
+/// How long whoever looks at a part, or drops it, may take for one statement of it.
+const STATEMENT_TIMEOUT: Duration = Duration::from_secs(600);
 
-const LIVE: &str = "SELECT execution_id FROM execution
+pub(super) const LIVE: &str = "SELECT execution_id FROM execution
     WHERE $1 <= execution_id AND execution_id < $2 AND NOT ended ORDER BY execution_id LIMIT 1";
 
 const OWED: &str = "SELECT execution_id FROM errand
     WHERE $1 <= execution_id AND execution_id < $2 ORDER BY execution_id LIMIT 1";
 
-const UNPUBLISHED: &str = "SELECT execution_id FROM outbox
+/// Found by the executions: of a month that is old, what was published is mostly purged.
+pub(super) const UNPUBLISHED: &str = "SELECT execution_id FROM outbox
     WHERE $1 <= execution_id AND execution_id < $2
         AND status <> 'PUBLISHED' AND discarded_at IS NULL
     ORDER BY execution_id LIMIT 1";
@@ -112,22 +114,43 @@ pub(super) async fn old_parts(
 ) -> Result<Vec<OldPart>, StoreError> {
     let cut = first_id_at(before.as_unix_ms());
     let mut pooled = pool.get().await?;
-    let transaction = pooled.transaction().await?;
+    let parts = partition::parts(pooled.client()?).await?;
     let mut old = Vec::new();
-    for part in partition::parts(&transaction).await? {
-        if part.hi > cut {
-            continue;
-        }
-        let found = rows(&transaction, COUNT, &[&part.lo, &part.hi]).await?;
-        let executions: i64 = found.first().map_or(0, |row| row.get(0));
-        old.push(OldPart {
-            executions: u64::try_from(executions).unwrap_or_default(),
-            pinned: pinned(&transaction, &part, outlets).await?,
-            part,
-        });
+    for part in parts.into_iter().filter(|part| part.hi <= cut) {
+        // What goes wrong with one part breaks off a transaction, which is not that of the others.
+        let transaction = pooled.transaction().await?;
+        let looked = look(&transaction, &part, outlets).await;
+        transaction.rollback().await.map_err(failure)?;
+        let pinned = match looked {
+            Ok(pinned) => pinned,
+            Err(Refusal::Lock(text) | Refusal::Database(text)) => Some(Pinned::Refused(text)),
+            Err(Refusal::Store(error)) => return Err(error),
+        };
+        old.push(OldPart { part, pinned });
     }
-    transaction.commit().await.map_err(failure)?;
     Ok(old)
+}
+
+/// What keeps a part, as far as anybody can tell before it is locked.
+async fn look(
+    transaction: &Transaction<'_>,
+    part: &LogPart,
+    outlets: &EnabledOutlets,
+) -> Result<Option<Pinned>, Refusal> {
+    bound(transaction).await?;
+    Ok(pinned(transaction, part, outlets).await?)
+}
+
+/// Bounds how long a transaction waits for others, and how long it works: longer than other statements
+/// may, since a part can be large.
+async fn bound(transaction: &Transaction<'_>) -> Result<(), Refusal> {
+    let settings = format!(
+        "SET LOCAL lock_timeout = {}; SET LOCAL statement_timeout = {}",
+        LOCK_TIMEOUT.as_millis(),
+        STATEMENT_TIMEOUT.as_millis()
+    );
+    let set = transaction.batch_execute(&settings).await;
+    set.map_err(refusal)
 }
 
 /// Tries a few times, since others may have the log in hand for longer than anybody may wait. Whatever
@@ -178,7 +201,15 @@ impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
         let (StoreError::Retry { cause, .. } | StoreError::Fatal { cause }) = &error;
         let told = cause.downcast_ref::<tokio_postgres::Error>();
-        told.and_then(told_of_part).unwrap_or(Self::Store(error))
+        let told = told.and_then(told_of_part);
+        match (told, &error) {
+            (Some(told), _) => told,
+            // A row of it that nobody can read.
+            (None, StoreError::Fatal { cause }) if !cause.is::<tokio_postgres::Error>() => {
+                Self::Database(cause.to_string().into())
+            }
+            (None, StoreError::Fatal { .. } | StoreError::Retry { .. }) => Self::Store(error),
+        }
     }
 }
 
@@ -235,6 +266,21 @@ async fn note_last(transaction: &Transaction<'_>, part: &str) -> Result<(), Refu
     Ok(())
 }
 
+/// Says so where a part is not the one any more that somebody looked at: the table, and not only its name.
+async fn replaced(
+    transaction: &Transaction<'_>,
+    part: &LogPart,
+) -> Result<Option<Pinned>, StoreError> {
+    let parts = partition::parts(transaction).await?;
+    let text = "there is no such part of the log any more";
+    Ok((!parts.contains(part)).then(|| Pinned::Refused(Text::from(text))))
+}
+
+async fn lock_table(transaction: &Transaction<'_>, table: &str) -> Result<(), Refusal> {
+    let lock = format!("LOCK TABLE ONLY {table} IN ACCESS EXCLUSIVE MODE");
+    transaction.batch_execute(&lock).await.map_err(refusal)
+}
+
 /// The part is locked first: who writes to another one waits for nobody meanwhile, however long a
 /// reader keeps it. The log as a whole is locked only when all else is done: whoever appends waits for
 /// that lock, so it is asked for no longer than [`LOCK_TIMEOUT`], and held for a look and a commit.
@@ -247,22 +293,14 @@ async fn drop_in(
     outlets: &EnabledOutlets,
     now: Timestamp,
 ) -> Result<Option<Pinned>, Refusal> {
-    let settings = format!(
-        "SET LOCAL lock_timeout = {}; SET LOCAL statement_timeout = '10min'",
-        LOCK_TIMEOUT.as_millis()
-    );
-    let set = transaction.batch_execute(&settings).await;
-    set.map_err(refusal)?;
+    bound(transaction).await?;
     let range: [Param<'_>; 2] = [&part.lo, &part.hi];
     let run = |sql| transaction.query(sql, &range);
     let lock: [Param<'_>; 1] = [&TABLES_LOCK];
     let lock = transaction.query("SELECT pg_advisory_xact_lock($1)", &lock);
     lock.await.map_err(refusal)?;
-    // It may have been replaced since somebody looked.
-    let parts = partition::parts(transaction).await?;
-    if !parts.contains(part) {
-        let text = "there is no such part of the log any more";
-        return Ok(Some(Pinned::Refused(Text::from(text))));
+    if let Some(replaced) = replaced(transaction, part).await? {
+        return Ok(Some(replaced));
     }
     run(LOCK_EXECUTIONS).await.map_err(refusal)?;
     if let Some(pinned) = pinned(transaction, part, outlets).await? {
@@ -275,10 +313,12 @@ async fn drop_in(
     let quoted = transaction.query_one("SELECT quote_ident($1)", &name);
     let quoted: String = quoted.await.map_err(refusal)?.get(0);
     note_last(transaction, &quoted).await?;
-    for table in [&*quoted, "event"] {
-        let lock = format!("LOCK TABLE ONLY {table} IN ACCESS EXCLUSIVE MODE");
-        transaction.batch_execute(&lock).await.map_err(refusal)?;
+    lock_table(transaction, &quoted).await?;
+    // Until now the name could be given to another table; from now on it stands for the one that goes.
+    if let Some(replaced) = replaced(transaction, part).await? {
+        return Ok(Some(replaced));
     }
+    lock_table(transaction, "event").await?;
     let is_there: bool = transaction
         .query_one(IS_THERE, &range)
         .await
@@ -312,10 +352,13 @@ pub(super) async fn clean(
             return Ok(0);
         };
         let mut gone = 0_u64;
-        for (table, column) in CLEANED {
+        for Cleaned {
+            table, execution, ..
+        } in CLEANED
+        {
             let sql = format!(
                 "DELETE FROM {table} WHERE ctid = ANY (ARRAY(
-                     SELECT ctid FROM {table} WHERE $1 <= {column} AND {column} < $2
+                     SELECT ctid FROM {table} WHERE $1 <= {execution} AND {execution} < $2
                      LIMIT $3::bigint
                  ))"
             );

@@ -78,16 +78,17 @@ const SETTLED: &str = "tx < pg_snapshot_xmin(pg_current_snapshot())";
 /// Columns of an event that can be large.
 const LARGE: [&str; 6] = ["context", "result", "meta", "extra", "error", "stack_trace"];
 
-/// About how many bytes an event has, as far as that can be many. What is not compressed tells its size
-/// without being read.
+/// How many bytes a column has. What is not compressed tells its size without being read.
+pub(super) fn bytes_of(column: &str) -> String {
+    format!(
+        "CASE WHEN pg_column_compression({column}) IS NULL
+             THEN coalesce(pg_column_size({column}), 0) ELSE octet_length({column}::text) END"
+    )
+}
+
+/// About how many bytes an event has, as far as that can be many.
 fn bytes() -> String {
-    let size = |column: &str| {
-        format!(
-            "CASE WHEN pg_column_compression({column}) IS NULL
-                 THEN coalesce(pg_column_size({column}), 0) ELSE octet_length({column}::text) END"
-        )
-    };
-    format!("1024 + {}", LARGE.map(size).join(" + "))
+    format!("1024 + {}", LARGE.map(bytes_of).join(" + "))
 }
 
 /// A section of the feed.
@@ -547,11 +548,18 @@ pub(super) async fn log_epoch(pool: &Pool) -> Result<LogEpoch, StoreError> {
 const NEW_EPOCH: &str = "UPDATE meta SET value = (value::bigint + 1)::text WHERE key = 'log_epoch'";
 
 /// The rows that are still to be published get the names of the new life; what others called their
-/// rows stays.
-const RENAME: &str = "UPDATE outbox
+/// rows stays. Each kind of them has an index; what left it meanwhile is not touched.
+pub(super) const RENAME: &str = "UPDATE outbox
     SET message_id = meta.value || substr(message_id, strpos(message_id, ':'))
     FROM meta
     WHERE meta.key = 'log_epoch' AND status <> 'PUBLISHED' AND discarded_at IS NULL
+        AND outbox_id = ANY (ARRAY(
+            SELECT outbox_id FROM outbox WHERE status IN ('PENDING', 'FAILED')
+            UNION ALL
+            SELECT outbox_id FROM outbox WHERE status = 'IN_FLIGHT'
+            UNION ALL
+            SELECT outbox_id FROM outbox WHERE status = 'DEAD'
+        ))
         AND starts_with(message_id, (meta.value::bigint - 1) || ':' || execution_id || ':')";
 
 pub(super) async fn new_epoch(transaction: &Transaction<'_>) -> Result<LogEpoch, StoreError> {

@@ -1,9 +1,11 @@
 //! The suite on PostgreSQL, and what only a cluster can get wrong.
 
 mod drops;
+mod gists;
 mod kill;
 mod line;
 mod outlets;
+mod plans;
 mod roles;
 mod tls;
 mod waits;

@@ -39,10 +39,36 @@ static GIST: Table = Table {
 /// data holds the text `object`, without which it names none.
 pub(crate) fn gist_columns(may_name_object: &str) -> String {
     let columns = GIST.list_where("", |name| name != "context");
+    format!("{columns}, {} AS context", shown_context(may_name_object))
+}
+
+fn shown_context(may_name_object: &str) -> String {
     format!(
-        "{columns}, CASE WHEN context IS NOT NULL
+        "CASE WHEN context IS NOT NULL
              AND (aggregate_type = 'business_object' OR {may_name_object}) THEN context END"
     )
+}
+
+/// What of the columns can be large, as a statement names it.
+pub(crate) fn large_gist_columns(may_name_object: &str) -> Vec<String> {
+    let large = GIST.columns.iter().filter(|(_, kind)| *kind == Kind::Json);
+    large
+        .map(|(name, _)| match *name {
+            "context" => format!("({})", shown_context(may_name_object)),
+            name => name.to_owned(),
+        })
+        .collect()
+}
+
+/// The columns once more, of a statement that has them by their names: large ones under a condition.
+pub(crate) fn gist_columns_where(condition: &str) -> String {
+    let columns = GIST.columns.iter().map(|(name, kind)| match kind {
+        Kind::Json => format!("CASE WHEN {condition} THEN {name} END"),
+        Kind::Bool | Kind::Int | Kind::Float | Kind::Text | Kind::Bytes | Kind::Time => {
+            (*name).to_owned()
+        }
+    });
+    columns.collect::<Vec<_>>().join(", ")
 }
 
 /// Adds a row to a page; says whether it is of the current schema version, and adds nothing if not.

@@ -28,11 +28,13 @@ pub(crate) use append::{Act, Rows, SharedRow, rows_of, slot_rows};
 pub(crate) use cell::{Cell, CellRef, ToCell};
 pub(crate) use credential::{CREDENTIAL, credential, credential_row};
 pub(crate) use event::{EVENT, stored_event};
-pub(crate) use gist::{GIST_BYTES, gist_columns, push_gist};
+pub(crate) use gist::{
+    GIST_BYTES, gist_columns, gist_columns_where, large_gist_columns, push_gist,
+};
 pub(crate) use keychain::{KEYCHAIN, keychain, keychain_row};
 pub(crate) use outlets::{
-    CLAIMED, CLEANED, NEW_OUTBOX, OUTBOX, QUARANTINE, STREAM, claimed_message, outbox_row,
-    quarantine_row, quarantined, stream_cursor, stream_row,
+    CLAIMED, CLEANED, Cleaned, NEW_OUTBOX, NO_COUNTS, OUTBOX, QUARANTINE, STREAM, claimed_message,
+    outbox_row, quarantine_row, quarantined, stream_cursor, stream_row,
 };
 pub(crate) use result::{KeptResult, RESULT, STORED_RESULT, result, stored_result_row};
 pub(crate) use sent::{SENT, feed_item};

@@ -10,19 +10,56 @@ use crate::model::{
 };
 use crate::seal::{Sealed, SealedEvent};
 
-/// Tables whose rows go with their executions, with the columns that name these. The log itself and
-/// the executions are not among them.
-pub(crate) static CLEANED: &[(&str, &str)] = &[
-    ("command", "execution_id"),
-    ("timer", "execution_id"),
-    ("wait", "execution_id"),
-    ("errand", "execution_id"),
-    ("concurrency_slot", "execution_id"),
-    ("result_store", "execution_id"),
-    ("transient", "execution_id"),
-    ("projection_snapshot", "execution_id"),
-    ("outbox", "execution_id"),
-    ("step_cache", "origin_execution_id"),
+/// A table whose rows go with their executions.
+pub(crate) struct Cleaned {
+    pub(crate) table: &'static str,
+    /// The column that names the execution.
+    pub(crate) execution: &'static str,
+    /// The columns that name a row.
+    pub(crate) key: &'static str,
+    /// The columns that can be large.
+    pub(crate) large: &'static [&'static str],
+}
+
+impl Cleaned {
+    const fn new(table: &'static str, key: &'static str, large: &'static [&'static str]) -> Self {
+        Self {
+            table,
+            execution: "execution_id",
+            key,
+            large,
+        }
+    }
+}
+
+/// All of them but the log itself and the executions. The last one has no index by execution, and few
+/// rows: it is looked at when the others have nothing left.
+pub(crate) static CLEANED: &[Cleaned] = &[
+    Cleaned::new("command", "command_id", &["error"]),
+    Cleaned::new("timer", "execution_id, timer_id", &[]),
+    Cleaned::new("wait", "execution_id, command_id, number", &["detail"]),
+    Cleaned::new("errand", "execution_id, errand_id", &["body"]),
+    Cleaned::new("result_store", "execution_id, result_id", &["data"]),
+    Cleaned::new("transient", "execution_id, var_name", &["var_value"]),
+    Cleaned::new(
+        "projection_snapshot",
+        "execution_id, kind, fold_version, version",
+        &["state"],
+    ),
+    Cleaned::new("outbox", "outbox_id", &["payload", "last_error"]),
+    Cleaned {
+        execution: "origin_execution_id",
+        ..Cleaned::new(
+            "step_cache",
+            "tenant_id, scope, key_sha256",
+            &["result", "result_ref"],
+        )
+    },
+    Cleaned::new(
+        "concurrency_slot",
+        "tenant_id, slot_key, execution_id, step_name, run",
+        &[],
+    ),
 ];
 
 /// What an append says of a row. The store puts the life of the log before the message.
@@ -77,6 +114,10 @@ pub(crate) static CLAIMED: Table = Table {
         ("attempts", Kind::Int),
     ],
 };
+
+/// What the error of a row says that was claimed a number of times that is none.
+pub(crate) const NO_COUNTS: &str =
+    "the row is damaged: it was claimed a number of times that is none";
 
 /// Something that was refused.
 pub(crate) static QUARANTINE: Table = Table {

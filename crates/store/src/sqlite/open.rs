@@ -16,7 +16,7 @@ use crate::blobs::Blobs;
 use crate::error::StoreError;
 use crate::migration::{Applied, Migration, OLDEST_PROGRAM, Schema, pending};
 
-pub(super) static MIGRATIONS: [Migration; 9] = [
+pub(super) static MIGRATIONS: [Migration; 10] = [
     Migration {
         version: 1,
         name: "tables",
@@ -61,6 +61,11 @@ pub(super) static MIGRATIONS: [Migration; 9] = [
         version: 9,
         name: "secret_acts",
         sql: include_str!("migrations/0009_secret_acts.sql"),
+    },
+    Migration {
+        version: 10,
+        name: "purge",
+        sql: include_str!("migrations/0010_purge.sql"),
     },
 ];
 

@@ -11,12 +11,13 @@ use super::bind::{all, execute, failure, first, micros};
 use super::query::{put, select};
 use crate::error::StoreError;
 use crate::model::{
-    Claimed, Failed, MAX_CLAIM_BYTES, MAX_COUNTED, OutboxClaim, OutboxFacts, OutboxFailure,
-    OutboxFilter, OutboxMark, OutboxRow, OutboxStatus, QuarantineFilter, Quarantined,
+    Claimed, ClaimedMessage, Failed, MAX_CLAIM_BYTES, MAX_COUNTED, OutboxClaim, OutboxFacts,
+    OutboxFailure, OutboxFilter, OutboxMark, OutboxRow, OutboxStatus, QuarantineFilter,
+    Quarantined,
 };
 use crate::row::{
-    self, CLAIMED, Cell, CellRef, Cells, Corrupt, NEW_OUTBOX, OUTBOX, QUARANTINE, Reader, SENT,
-    quarantine_row,
+    self, CLAIMED, Cell, CellRef, Cells, Corrupt, NEW_OUTBOX, NO_COUNTS, OUTBOX, QUARANTINE,
+    Reader, SENT, quarantine_row,
 };
 
 /// The parameters are what an append says of a row. One that somebody else wrote for the same event
@@ -57,6 +58,12 @@ const TAKE: &str = "UPDATE outbox
 
 const DIE: &str = "UPDATE outbox
     SET status = 'DEAD', dead_at = ?2, lease_until = NULL, updated_at = ?2 WHERE outbox_id = ?1";
+
+/// A row that cannot be read is handed to nobody, and gets counts.
+const BURY: &str = "UPDATE outbox
+    SET status = 'DEAD', dead_at = ?2, lease_until = NULL, last_error = ?3, updated_at = ?2,
+        attempts = min(max(attempts, 0), ?4), forgiven = min(max(forgiven, 0), ?4)
+    WHERE outbox_id = ?1";
 
 const MARK_PUBLISHED: &str = "UPDATE outbox
     SET status = 'PUBLISHED', published_at = ?3, last_error = NULL, lease_until = NULL,
@@ -182,30 +189,66 @@ fn tries(cells: Cells<'_>) -> Result<(OutboxId, u32, u32), Corrupt> {
     Ok((row.take()?, row.take()?, row.take()?))
 }
 
+/// The id of a row and how many of its claims count, if they are numbers.
+fn due(cells: Cells<'_>) -> Result<(i64, Option<u32>), Corrupt> {
+    let mut row = Reader::new(&OUTBOX, cells);
+    let id = row.take()?;
+    let (attempts, forgiven) = (row.take::<i64>()?, row.take::<i64>()?);
+    let attempts = u32::try_from(attempts).ok().filter(|it| *it < u32::MAX);
+    let forgiven = u32::try_from(forgiven).ok();
+    let tries = attempts.zip(forgiven);
+    Ok((
+        id,
+        tries.map(|(all, forgiven)| all.saturating_sub(forgiven)),
+    ))
+}
+
+/// A row as it is handed out, with about how many bytes it has.
+fn message(cells: Cells<'_>) -> Result<(usize, ClaimedMessage), Corrupt> {
+    let size: usize = cells.clone().map(CellRef::bytes_about).sum();
+    Ok((size + 1024, row::claimed_message(cells)?))
+}
+
+fn bury(connection: &Connection, id: i64, error: &str, now: i64) -> Result<(), StoreError> {
+    let buried = execute(connection, BURY, params![id, now, error, u32::MAX]);
+    buried.map(drop).map_err(failure)
+}
+
+/// One row that cannot be read keeps nobody from the others: it dies, and its error says why.
 pub(super) fn claim(connection: &Connection, claim: &OutboxClaim) -> Result<Claimed, StoreError> {
     let now = micros(claim.now);
-    let due = all(connection, DUE, (now, claim.limit.get()), tries)?;
+    let due = all(connection, DUE, (now, claim.limit.get()), due)?;
     let mut bytes = 0;
     let mut claimed = Claimed::default();
-    for (id, attempts, forgiven) in due {
-        if attempts.saturating_sub(forgiven) >= claim.max_attempts {
-            execute(connection, DIE, (id.get(), now)).map_err(failure)?;
-            claimed.dead.push(id);
+    for (id, tries) in due {
+        let Some(tries) = tries else {
+            bury(connection, id, NO_COUNTS, now)?;
+            claimed.dead.extend(OutboxId::new(id));
+            continue;
+        };
+        if tries >= claim.max_attempts {
+            execute(connection, DIE, (id, now)).map_err(failure)?;
+            claimed.dead.extend(OutboxId::new(id));
             continue;
         }
-        let found = first(connection, &SELECT_CLAIMED, [id.get()], |cells| {
-            let size: usize = cells.clone().map(CellRef::bytes_about).sum();
-            Ok((size + 1024, row::claimed_message(cells)?))
+        let found = first(connection, &SELECT_CLAIMED, [id], |cells| {
+            Ok(message(cells))
         })?;
-        let Some((size, mut message)) = found else {
-            continue;
+        let (size, mut message) = match found {
+            Some(Ok(found)) => found,
+            Some(Err(damage)) => {
+                bury(connection, id, &damage.to_string(), now)?;
+                claimed.dead.extend(OutboxId::new(id));
+                continue;
+            }
+            None => continue,
         };
         bytes += size;
         if bytes > MAX_CLAIM_BYTES && !claimed.rows.is_empty() {
             break;
         }
         let until = micros(claim.lease_until);
-        let taken = params![id.get(), claim.owner.as_str(), now, until];
+        let taken = params![id, claim.owner.as_str(), now, until];
         execute(connection, TAKE, taken).map_err(failure)?;
         message.attempts = message.attempts.saturating_add(1);
         claimed.rows.push(message);

@@ -9,17 +9,30 @@ use std::collections::BTreeSet;
 
 use noetl_types::id::first_id_at;
 use noetl_types::limits::PageLimit;
-use noetl_types::{ExecutionId, FeedPosition, Month, Text, Timestamp};
-use rusqlite::Connection;
+use noetl_types::{ExecutionId, FeedPosition, Month, Timestamp};
+use rusqlite::types::Value;
+use rusqlite::{Connection, params_from_iter};
 
 use super::bind::{all, execute, failure, first, micros};
 use super::stream;
 use crate::error::StoreError;
 use crate::model::{EnabledOutlets, LogPart, OldPart, Pinned};
-use crate::row::{self, CLEANED, EXECUTION, Reader};
+use crate::row::{CLEANED, Cleaned, EXECUTION, Reader};
 
 /// Executions that one step drops.
 const STEP: i64 = 500;
+
+/// Bytes behind which a step of cleaning up ends, however few rows it has: every page of a large value is
+/// read when it goes.
+const STEP_BYTES: i64 = 8 << 20;
+
+/// The log, as far as it is cleaned up like other tables.
+pub(super) static EVENTS: Cleaned = Cleaned {
+    table: "event",
+    execution: "execution_id",
+    key: "position",
+    large: &["context", "result", "meta", "extra", "error", "stack_trace"],
+};
 
 const LIVE: &str = "SELECT execution_id FROM execution
     WHERE ?1 <= execution_id AND execution_id < ?2 AND ended = 0 ORDER BY execution_id LIMIT 1";
@@ -174,11 +187,7 @@ pub(super) fn old_parts(
         if part.hi > cut {
             continue;
         }
-        let sql = "SELECT '', count(*) FROM execution
-            WHERE ?1 <= execution_id AND execution_id < ?2";
-        let counted = first(connection, sql, (part.lo, part.hi), row::count_of::<Text>)?;
         old.push(OldPart {
-            executions: counted.map_or(0, |(_, count)| count),
             pinned: whole(connection, &part, outlets)?.err(),
             part,
         });
@@ -221,7 +230,58 @@ pub(super) fn drop_some(
     })
 }
 
-/// Cleans up behind one range; a range that has nothing left is clean.
+/// Finds rows of a range of executions: about how many bytes each has, which is known without reading
+/// them, and its key.
+pub(super) fn select_some(cleaned: &Cleaned) -> String {
+    let Cleaned {
+        table,
+        execution,
+        key,
+        large,
+    } = cleaned;
+    let sizes = large
+        .iter()
+        .map(|it| format!("coalesce(octet_length({it}), 0)"));
+    let bytes = std::iter::once("0".to_owned()).chain(sizes);
+    let bytes = bytes.collect::<Vec<_>>().join(" + ");
+    format!(
+        "SELECT {bytes}, {key} FROM {table} WHERE ?1 <= {execution} AND {execution} < ?2 LIMIT ?3"
+    )
+}
+
+/// Deletes a row by its key. A list of keys would be looked through for every row of its execution.
+pub(super) fn delete_one(cleaned: &Cleaned) -> String {
+    let keys = (1..).zip(cleaned.key.split(", "));
+    let keys: Vec<_> = keys
+        .map(|(place, key)| format!("{key} = ?{place}"))
+        .collect();
+    format!("DELETE FROM {} WHERE {}", cleaned.table, keys.join(" AND "))
+}
+
+/// Deletes rows of a range of executions from a table, up to a number of rows and of bytes; one row goes
+/// whatever it has. Gives how many went.
+fn delete_some(
+    connection: &Connection,
+    cleaned: &Cleaned,
+    range: (i64, i64),
+    limit: PageLimit,
+) -> Result<u64, rusqlite::Error> {
+    let mut statement = connection.prepare_cached(&select_some(cleaned))?;
+    let mut rows = statement.query((range.0, range.1, limit.get()))?;
+    let (mut bytes, mut keys) = (0_i64, Vec::new());
+    while let Some(row) = rows.next()?.filter(|_| bytes < STEP_BYTES) {
+        bytes = bytes.saturating_add(row.get(0)?);
+        let key = (1..row.as_ref().column_count()).map(|place| row.get::<_, Value>(place));
+        keys.push(key.collect::<Result<Vec<_>, _>>()?);
+    }
+    let delete = delete_one(cleaned);
+    for key in &keys {
+        execute(connection, &delete, params_from_iter(key))?;
+    }
+    Ok(u64::try_from(keys.len()).unwrap_or(u64::MAX))
+}
+
+/// Cleans up behind one range, rows of one table in a step; a range that has nothing left is clean.
 pub(super) fn clean(
     connection: &Connection,
     now: Timestamp,
@@ -233,22 +293,11 @@ pub(super) fn clean(
         Ok((row.take::<i64>()?, row.take::<i64>()?))
     })?;
     for (lo, hi) in ranges {
-        let mut gone = 0;
-        let events = "DELETE FROM event WHERE position IN (
-            SELECT position FROM event WHERE ?1 <= execution_id AND execution_id < ?2 LIMIT ?3
-        )";
-        gone += execute(connection, events, (lo, hi, limit.get())).map_err(failure)?;
-        for (table, column) in CLEANED {
-            // Not all tables have row ids, so the rows of so many executions go.
-            let sql = format!(
-                "DELETE FROM {table} WHERE {column} IN (
-                     SELECT {column} FROM {table} WHERE ?1 <= {column} AND {column} < ?2 LIMIT ?3
-                 )"
-            );
-            gone += execute(connection, &sql, (lo, hi, limit.get())).map_err(failure)?;
-        }
-        if gone > 0 {
-            return Ok(u64::try_from(gone).unwrap_or(u64::MAX));
+        for cleaned in std::iter::once(&EVENTS).chain(CLEANED) {
+            let gone = delete_some(connection, cleaned, (lo, hi), limit).map_err(failure)?;
+            if gone > 0 {
+                return Ok(gone);
+            }
         }
         let sql = "UPDATE retention_range SET cleaned_at = ?2 WHERE lo = ?1";
         execute(connection, sql, (lo, micros(now))).map_err(failure)?;

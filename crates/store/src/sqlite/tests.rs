@@ -18,6 +18,7 @@ use crate::suite::{Bench, differ, differ_in_lanes, differ_with_faults, outlet_su
 use crate::{Commons as _, Outlets as _, Store as _, StoreError, Swept, Upkeep as _};
 
 mod plans;
+mod steps;
 
 struct Place {
     folder: TempDir,
@@ -69,6 +70,15 @@ fn bench() -> Ready<Bench> {
 
 store_suite!(bench);
 outlet_suite!(bench);
+
+#[tokio::test]
+async fn o7_a_damaged_row_dies_alone() {
+    let place = Place::new();
+    let store = place.store();
+    let connection = Connection::open(place.options().path).unwrap();
+    let run = |sql: String| assert_eq!(connection.execute(&sql, []).unwrap(), 1);
+    crate::suite::damage::o7_a_damaged_row_dies_alone(&store, run, "").await;
+}
 
 #[tokio::test]
 async fn histories_are_those_of_the_model() {
@@ -672,52 +682,6 @@ async fn a_log_that_was_edited_is_told() {
         crate::LogDamage::End {
             execution_id: run.id
         }
-    );
-}
-
-/// More executions than one step drops.
-#[tokio::test]
-async fn r2_a_large_month_goes_in_steps() {
-    let place = Place::new();
-    let store = place.store();
-    let part = crate::LogPart::of(noetl_types::Month::new(2026, 8).unwrap());
-    let runs: Vec<_> = (1..=1_203)
-        .map(|number| Run::with_id(part.lo + number * 1_000))
-        .collect();
-    let start = |run: &Run| {
-        let mut start = run.start();
-        start.view.status = noetl_types::ExecutionStatus::Completed;
-        start.view.ended_at = Some(at("12:00:00"));
-        start
-    };
-    for part in runs.chunks(401) {
-        for result in store.append(part.iter().map(start).collect()).await {
-            result.unwrap();
-        }
-    }
-    let before = store.commits().all;
-    let none = crate::EnabledOutlets::default();
-    let kept = store.drop_part(&part, &none, at("12:00:00")).await.unwrap();
-    assert_eq!(kept, None);
-    assert_eq!(store.commits().all - before, 3);
-    for run in &runs {
-        assert!(store.is_gone(run.id).await.unwrap());
-    }
-    let mut left = 1_203;
-    while left > 0 {
-        let gone = store
-            .clean_dropped(at("12:00:00"), PageLimit::MAX)
-            .await
-            .unwrap();
-        assert!((1..=500).contains(&gone), "{gone}");
-        left -= gone;
-    }
-    assert_eq!(
-        store
-            .clean_dropped(at("12:00:00"), PageLimit::MAX)
-            .await
-            .unwrap(),
-        0
     );
 }
 

@@ -74,6 +74,20 @@ pub(crate) async fn same_gists(store: &dyn Store, events: &[StoredEvent]) {
     assert_eq!(page.last(), events.last().map(|it| it.record.seq));
 }
 
+/// Pages put together are what the events of a log say; gives how many there are.
+pub(crate) async fn same_pages(store: &dyn Store, events: &[StoredEvent], page: LogPage) -> usize {
+    let id = events[0].record.event.execution_id;
+    let (mut after, mut pages, mut found) = (Version::EMPTY, 0, Vec::new());
+    while found.len() < events.len() {
+        let gists = store.gists(id, after, page).await.unwrap();
+        after = gists.last().unwrap().into();
+        found.extend(shown(&gists));
+        pages += 1;
+    }
+    assert_eq!(found, shown(&Gists::Whole(events.to_vec())));
+    pages
+}
+
 pub(crate) async fn pages_of_gists(bench: &Bench) {
     let store = &*bench.store;
     let mut run = Run::started(store, 1).await;

@@ -8,6 +8,7 @@ pub(crate) mod catalog;
 pub(crate) mod claim;
 pub(crate) mod copy;
 pub(crate) mod credential;
+pub(crate) mod damage;
 mod differential;
 pub(crate) mod feed;
 pub(crate) mod fixture;

@@ -1,18 +1,19 @@
 -- Rows whose time has come, and rows whose publisher let its lease run out. Those that another claim
 -- has in hand are skipped. The bytes of messages are bounded, but for the first row. Everything before
 -- the last step works on narrow rows: events are read once, when it is known which are wanted. A row
--- that was tried often enough dies, and is told as such.
+-- that was tried often enough dies, and is told as such; so does one whose counts are none, which nobody
+-- could be given, and gets counts.
 --
 -- $1 now, $2 how many, $3 bytes, $4 owner, $5 end of the lease, $6 attempts that are enough.
 WITH ready AS MATERIALIZED (
-    SELECT outbox_id, available_at, bytes, attempts - forgiven AS tries
+    SELECT outbox_id, available_at, bytes, {tries} AS tries
     FROM outbox
     WHERE status IN ('PENDING', 'FAILED') AND available_at <= $1::timestamptz
     ORDER BY available_at, outbox_id
     LIMIT $2::bigint
     FOR UPDATE SKIP LOCKED
 ), lapsed AS MATERIALIZED (
-    SELECT outbox_id, available_at, bytes, attempts - forgiven AS tries
+    SELECT outbox_id, available_at, bytes, {tries} AS tries
     FROM outbox
     WHERE status = 'IN_FLIGHT' AND lease_until <= $1::timestamptz
     ORDER BY available_at, outbox_id
@@ -32,7 +33,9 @@ WITH ready AS MATERIALIZED (
     UPDATE outbox
     SET status = verdict.status,
         dead_at = CASE WHEN verdict.status = 'DEAD' THEN $1::timestamptz END,
-        attempts = outbox.attempts + verdict.more,
+        attempts = least(greatest(outbox.attempts, 0), {most}) + verdict.more,
+        forgiven = least(greatest(outbox.forgiven, 0), {most}),
+        last_error = CASE WHEN due.tries IS NULL THEN '{no_counts}' ELSE outbox.last_error END,
         claim_owner = CASE WHEN verdict.status = 'DEAD' THEN outbox.claim_owner ELSE $4::text END,
         locked_at = CASE WHEN verdict.status = 'DEAD' THEN outbox.locked_at ELSE $1::timestamptz END,
         lease_until = CASE WHEN verdict.status = 'DEAD' THEN NULL ELSE $5::timestamptz END,
@@ -40,8 +43,8 @@ WITH ready AS MATERIALIZED (
     FROM due
     CROSS JOIN LATERAL (
         SELECT
-            CASE WHEN due.tries >= $6::bigint THEN 'DEAD' ELSE 'IN_FLIGHT' END AS status,
-            CASE WHEN due.tries >= $6::bigint THEN 0 ELSE 1 END AS more
+            CASE WHEN due.tries < $6::bigint THEN 'IN_FLIGHT' ELSE 'DEAD' END AS status,
+            CASE WHEN due.tries < $6::bigint THEN 1 ELSE 0 END AS more
     ) AS verdict
     WHERE outbox.outbox_id = due.outbox_id
         AND (due.bytes <= $3::bigint OR due.turn = 1)

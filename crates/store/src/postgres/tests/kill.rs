@@ -13,14 +13,26 @@ use noetl_types::{ExecutionId, StoredEvent, Version};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
-use super::options;
+use super::{options, raw};
 use crate::postgres::{PostgresOptions, PostgresStore};
-use crate::suite::fixture::Run;
+use crate::suite::claim::message;
+use crate::suite::fixture::{Run, one};
 use crate::{Append, AppendRefused, Head, LogPage, Store as _, StoreError};
 
 const WRITERS: usize = 32;
 /// Answers before a kill.
 const ENOUGH: usize = 600;
+/// How far the runs that a message is given to once more are from those before.
+const AGAIN: i64 = 1_000_000;
+
+/// The start of a run. Those of even numbers are started by messages that may come twice.
+fn start(number: i64, run: &Run) -> Append {
+    let dedup = (number % 2 == 0).then(|| message(&number.to_string(), "body", "12:00:00"));
+    Append {
+        dedup,
+        ..run.start()
+    }
+}
 
 /// What the writers were told.
 #[derive(Default)]
@@ -34,8 +46,7 @@ struct Told {
 /// A database of its own that is killed, and a store that lives through it.
 struct Bench {
     cluster: Cluster,
-    /// Kept for as long as the store.
-    _database: Database,
+    database: Database,
     store: Arc<PostgresStore>,
     next_run: Arc<AtomicI64>,
 }
@@ -53,7 +64,7 @@ impl Bench {
         database.run("CHECKPOINT").unwrap();
         Self {
             cluster,
-            _database: database,
+            database,
             store,
             next_run: Arc::default(),
         }
@@ -108,6 +119,54 @@ impl Bench {
         lost
     }
 
+    /// Gives every message of some runs out once more, each to start another run: whatever was said about
+    /// it before the kill, it has started one of the two.
+    async fn redeliver(&self, numbers: std::ops::Range<i64>, told: &Told) {
+        let orphans = "SELECT count(*) FROM subscription_dedup WHERE NOT EXISTS (
+            SELECT FROM execution WHERE execution.execution_id = subscription_dedup.execution_id
+        )";
+        let client = raw(&self.database).await;
+        let count = async |sql| client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0);
+        assert_eq!(count(orphans).await, 0, "a claim without its execution");
+        for number in numbers.filter(|number| number % 2 == 0) {
+            let (first, second) = (Run::new(number), Run::new(number + AGAIN));
+            let again = Append {
+                dedup: start(number, &first).dedup,
+                ..second.start()
+            };
+            let is_told = told.acknowledged.contains_key(&first.id);
+            let is_first_there = match self.deliver(again).await {
+                Some(execution_id) => {
+                    assert_eq!(execution_id, first.id);
+                    true
+                }
+                None => false,
+            };
+            assert!(
+                is_first_there || !is_told,
+                "the message of {number} is lost"
+            );
+            for (run, is_there) in [(&first, is_first_there), (&second, !is_first_there)] {
+                assert_eq!(self.read(run.id).await.is_empty(), !is_there, "{number}");
+            }
+        }
+        assert_eq!(count(orphans).await, 0);
+    }
+
+    /// Starts a run by a message; gives the one that it has started before.
+    async fn deliver(&self, start: Append) -> Option<ExecutionId> {
+        for _ in 0..100 {
+            match one(&*self.store, start.clone()).await {
+                Ok(_) | Err(AppendRefused::AlreadyExists) => return None,
+                Err(AppendRefused::Duplicate { execution_id }) => return Some(execution_id),
+                // Of connections from before the kill.
+                Err(AppendRefused::Store(StoreError::Retry { .. })) => {}
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        panic!("the database was started again, and cannot be written to");
+    }
+
     /// A log that cannot be read says nothing about what is in it.
     async fn read(&self, run: ExecutionId) -> Vec<StoredEvent> {
         // Connections from before the kill are found out by using them, and there are few.
@@ -129,10 +188,15 @@ async fn write_until_it_fails(
     tell: mpsc::UnboundedSender<(ExecutionId, Head)>,
 ) -> usize {
     loop {
-        let mut run = Run::new(next_run.fetch_add(1, Ordering::Relaxed));
-        let acts: [fn(&mut Run) -> Append; 3] = [|run| run.start(), Run::step, Run::end];
+        let number = next_run.fetch_add(1, Ordering::Relaxed);
+        let mut run = Run::new(number);
+        let acts: [fn(i64, &mut Run) -> Append; 3] = [
+            |number, run| start(number, run),
+            |_, run| run.step(),
+            |_, run| run.end(),
+        ];
         for act in acts {
-            let append = act(&mut run);
+            let append = act(number, &mut run);
             match run.write(&*store, append).await {
                 Ok(appended) => tell.send((run.id, appended.head)).unwrap(),
                 Err(AppendRefused::Store(StoreError::Retry {
@@ -144,15 +208,20 @@ async fn write_until_it_fails(
     }
 }
 
+/// Nor does a message start nothing, or two runs, where its first delivery got no answer.
+/// Hole D1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn nothing_acknowledged_is_lost_when_postgres_is_killed() {
     let bench = Bench::new(&[], "on").await;
     let mut unknown = 0;
     // The store of the first round is that of the last: it connects anew.
     for round in 0..3 {
+        let first = bench.next_run.load(Ordering::Relaxed);
         let told = bench.round().await;
         assert!(told.acknowledged.len() >= ENOUGH / 3);
         assert_eq!(bench.lost(&told).await, 0, "in round {round}");
+        let behind = bench.next_run.load(Ordering::Relaxed);
+        bench.redeliver(first..behind, &told).await;
         unknown += told.unknown;
     }
     assert!(unknown > 0, "a kill in mid-flight leaves somebody waiting");

@@ -8,11 +8,12 @@ use noetl_types::{FeedPosition, Json, Millis, Month, QuarantineId, Text, json, s
 
 use super::{bench_of, open, options, raw};
 use crate::postgres::outbox::{CLAIM, COUNTS, FACTS, LIST_DEAD, MARK_PUBLISHED, PENDING, PURGE};
+use crate::postgres::stream::RENAME;
 use crate::postgres::{PostgresOptions, PostgresStore};
 use crate::suite::fixture::{Run, at, one};
 use crate::suite::outbox::{all, claim, mark, published_run};
 use crate::suite::stream::{NAME, an_unreadable_row_is_told_of, owner, take, taken};
-use crate::suite::{copy, outbox, retention};
+use crate::suite::{copy, damage, outbox, retention};
 use crate::{
     AppendRefused, EnabledOutlets, FEED_BYTES, FeedLimit, LogEpoch, LogPart, OutboxStatus,
     Outlets as _, Payload, Pinned, Purge, QuarantineFilter, Quarantined, Store, StreamMove,
@@ -361,7 +362,7 @@ async fn t17_a_read_of_the_feed_is_bounded_by_bytes() {
 }
 
 /// A store with a few rows to publish among many that are published.
-async fn mostly_published(database: &Database) -> PostgresStore {
+pub(super) async fn mostly_published(database: &Database) -> PostgresStore {
     let store = open(database).await;
     published_run(&store, 1, 3).await;
     let many = "INSERT INTO noetl.outbox (event_id, execution_id, message_id, status, published_at)
@@ -385,7 +386,7 @@ async fn o9_published_rows_cost_a_look_nothing() {
         SET enable_hashjoin = off;
         SET enable_mergejoin = off";
     client.batch_execute(settings).await.unwrap();
-    let by_key: [&str; 3] = [PURGE, MARK_PUBLISHED, &CLAIM];
+    let by_key: [&str; 4] = [PURGE, MARK_PUBLISHED, &CLAIM, RENAME];
     for (sql, values) in [
         (PENDING, "now()"),
         (COUNTS, "10000"),
@@ -394,6 +395,7 @@ async fn o9_published_rows_cost_a_look_nothing() {
         (&LIST_DEAD, "'DEAD', 1, 500"),
         (MARK_PUBLISHED, "'{1}', '{1}', now()"),
         (&CLAIM, "now(), 50, 1000, 'a', now(), 20"),
+        (RENAME, ""),
     ] {
         client.batch_execute("DEALLOCATE ALL").await.unwrap();
         let prepare = format!("PREPARE look AS {sql}");
@@ -463,6 +465,14 @@ async fn o10_rows_of_others_are_handed_on() {
     let wrong = "INSERT INTO noetl.outbox (event_id, message_id, payload_codec)
         VALUES (1, 'x', 'arrow-feather')";
     database.run(wrong).unwrap_err();
+}
+
+#[tokio::test]
+async fn o7_a_damaged_row_dies_alone() {
+    let database = Database::new().unwrap();
+    let store = open(&database).await;
+    let run = |sql: String| database.run(&sql).unwrap();
+    damage::o7_a_damaged_row_dies_alone(&store, run, "noetl.").await;
 }
 
 #[tokio::test]
@@ -559,6 +569,26 @@ async fn r4_only_the_part_that_was_looked_at_goes() {
     changed.hi += 1;
     let refused = store.drop_part(&changed, &none, now).await.unwrap();
     assert!(matches!(refused, Some(Pinned::Refused(_))));
+    // Somebody keeps the month, and puts another table of its name and range in its place.
+    let (part, name) = (&parts[0].part, &parts[0].part.name);
+    let replace = format!(
+        "DROP TABLE noetl.rest;
+         ALTER TABLE noetl.event DETACH PARTITION noetl.{name};
+         ALTER TABLE noetl.{name} RENAME TO kept;
+         CREATE TABLE noetl.{name} PARTITION OF noetl.event FOR VALUES FROM ({}) TO ({})",
+        part.lo, part.hi
+    );
+    database.run(&replace).unwrap();
+    let refused = store.drop_part(part, &none, now).await.unwrap();
+    assert!(matches!(refused, Some(Pinned::Refused(_))), "{refused:?}");
+    let parts = store.old_parts(far, &none).await.unwrap();
+    assert_eq!((&parts[0].part.name, parts[0].part.lo), (name, part.lo));
+    assert_ne!(parts[0].part, *part);
+    let dropped = store.drop_part(&parts[0].part, &none, now).await.unwrap();
+    assert_eq!(dropped, None);
+    let client = raw(&database).await;
+    let kept = client.query_one("SELECT count(*) FROM kept", &[]).await;
+    assert_eq!(kept.unwrap().get::<_, i64>(0), 2);
 }
 
 #[tokio::test]

@@ -4,8 +4,10 @@ use rusqlite::Connection;
 
 use super::Place;
 use crate::model::SecretActFilter;
+use crate::row::CLEANED;
 use crate::sqlite::outbox::{ABOUT, COUNTS, LIST_DEAD, OLDEST, PENDING, PURGE};
 use crate::sqlite::query::{LIST_BY_STATUS, LIST_EXECUTIONS, LIVE};
+use crate::sqlite::retention::{EVENTS, delete_one, select_some};
 use crate::sqlite::vault::secret_acts;
 
 /// What SQLite does for a statement, step by step.
@@ -51,6 +53,31 @@ fn o9_published_rows_cost_a_look_nothing() {
         assert!(!plan.lines().any(is_whole), "{sql}\n{plan}");
         // Nor in the order of ids, which only looks like a search.
         assert!(!plan.contains("PRIMARY KEY (rowid>?)"), "{sql}\n{plan}");
+    }
+}
+
+/// Whoever appends waits while rows of a dropped month are cleaned up: those are found by their execution
+/// and deleted by their keys. Of slots there are few at any time.
+#[test]
+fn r2_rows_of_a_dropped_month_are_found_by_it() {
+    let place = Place::new();
+    drop(place.store());
+    for cleaned in std::iter::once(&EVENTS).chain(CLEANED) {
+        let table = cleaned.table;
+        let found = plan(&place, &select_some(cleaned));
+        let how = if table == "concurrency_slot" {
+            "SCAN"
+        } else {
+            "SEARCH"
+        };
+        assert!(found.starts_with(&format!("{how} {table}")), "{found}");
+        let deleted = plan(&place, &delete_one(cleaned));
+        assert!(
+            deleted.starts_with(&format!("SEARCH {table} USING")),
+            "{deleted}"
+        );
+        let keys = cleaned.key.split(", ").count();
+        assert_eq!(deleted.matches("=?").count(), keys, "{deleted}");
     }
 }
 
