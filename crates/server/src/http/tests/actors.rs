@@ -1,0 +1,98 @@
+//! Who did something: in the logs of runs, in the trail, and in the log of the server.
+
+use axum::http::Method;
+use noetl_types::{ErrorCode, Scope};
+use serde_json::json;
+
+use super::capability::Scribe;
+use super::tokens::token_of;
+use super::{TWO_STEPS, closed_house, is_ok};
+
+const USER: [Scope; 4] = [
+    Scope::ExecRead,
+    Scope::ExecRun,
+    Scope::CatalogWrite,
+    Scope::Worker,
+];
+
+#[tokio::test]
+async fn changes_of_the_catalog_and_leave_of_workers_are_in_the_trail() {
+    let house = closed_house().await;
+    let user = token_of(&house.runtime, "acme", &USER).await;
+    let admin = token_of(&house.runtime, "acme", &[Scope::Admin]).await;
+    let calls = [
+        (
+            Method::POST,
+            "/api/catalog/register",
+            json!({ "content": TWO_STEPS }),
+        ),
+        (Method::DELETE, "/api/catalog/playbooks/demo/two", json!({})),
+        (
+            Method::POST,
+            "/api/catalog/restore",
+            json!({ "path": "demo/two" }),
+        ),
+        (
+            Method::POST,
+            "/api/worker/pool/register",
+            json!({ "name": "w1" }),
+        ),
+        (
+            Method::POST,
+            "/api/worker/pool/drain",
+            json!({ "name": "w1" }),
+        ),
+    ];
+    for (method, path, body) in calls {
+        let done = house.call(&user, method, path, body).await;
+        assert!(is_ok(&done), "{path}: {}", done.text);
+    }
+    let nobody = json!({ "name": "w2" });
+    let none = house.call(&user, Method::POST, "/api/worker/pool/drain", nobody);
+    none.await.is_problem(ErrorCode::NotFound);
+    let trail = house
+        .call(&admin, Method::GET, "/api/audit", json!({}))
+        .await;
+    let entries = trail.at("/entries");
+    let entries = entries.as_array().unwrap().iter().rev();
+    let told: Vec<_> = entries
+        .map(|entry| {
+            assert_eq!(entry["actor"], "acme-token");
+            let text = |key: &str| entry[key].as_str().unwrap().to_owned();
+            (text("act"), text("outcome"))
+        })
+        .collect();
+    let expected = [
+        ("POST /api/catalog/register", "ok"),
+        ("DELETE /api/catalog/playbooks/{*playbook_id}", "ok"),
+        ("POST /api/catalog/restore", "ok"),
+        ("POST /api/worker/pool/drain", "ok"),
+        ("POST /api/worker/pool/drain", "not_found"),
+    ]
+    .map(|(act, outcome)| (act.to_owned(), outcome.to_owned()));
+    assert_eq!(told, expected);
+}
+
+#[tokio::test]
+async fn what_is_logged_says_whose_it_is_and_of_which_run() {
+    let house = closed_house().await;
+    let user = token_of(&house.runtime, "acme", &USER).await;
+    let scribe = Scribe::default();
+    let watched = tracing::subscriber::set_default(scribe.clone());
+    let path = "/api/executions/7000000000000000000";
+    let none = house.call(&user, Method::GET, path, json!({})).await;
+    none.is_problem(ErrorCode::NotFound);
+    let wrong = "/api/executions/anything-at-all";
+    let wrong = house.call(&user, Method::GET, wrong, json!({})).await;
+    wrong.is_problem(ErrorCode::BadId);
+    drop(watched);
+    let told = scribe.0.lock().unwrap().clone();
+    for line in [
+        "tenant=\"acme\"",
+        "actor=\"acme-token\"",
+        "execution_id=7000000000000000000",
+    ] {
+        assert!(told.lines().any(|told| told == line), "{line}\n{told}");
+    }
+    assert!(!told.contains("execution_id=anything"), "{told}");
+}
