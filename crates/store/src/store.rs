@@ -20,7 +20,7 @@ use crate::model::{
     ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence, Gists, LeaseRequest,
     LeasedCommand, Loaded, LogPage, MachineLease, MachineRefused, MachineRenewal, MachineRequest,
     NewCatalogEntry, NewRuntime, PoolCount, PutRefused, Registered, Release, ResultPut, Runtime,
-    RuntimeKind, Snapshot, SnapshotKey, StoredResult, VersionFilter,
+    RuntimeKind, Snapshot, SnapshotKey, StatusCounts, StoredResult, VersionFilter,
 };
 use crate::outlets::Outlets;
 use crate::upkeep::Upkeep;
@@ -126,6 +126,9 @@ pub trait Store:
 
     /// How many executions and definitions a tenant has.
     async fn counts(&self, tenant_id: &TenantId) -> Result<Counts, StoreError>;
+
+    /// How many executions there are of all tenants, by where they stand; none that nobody has.
+    async fn executions_by_status(&self) -> Result<StatusCounts, StoreError>;
 
     /// How many executions of a tenant go on that are driven here, up to a number; a few may be left out
     /// where most of what goes on are copies. No more is read than follows from that number.

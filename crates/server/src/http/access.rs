@@ -10,14 +10,17 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, RequestExt as _};
 use noetl_store::ApiToken;
-use noetl_types::{ByteSize, ErrorCode, Scopes, SecretOperation, TenantId, Text, TokenId};
+use noetl_types::{
+    ByteSize, ErrorCode, ExecutionId, Scopes, SecretOperation, TenantId, Text, TokenId,
+};
 use tokio::time::Instant;
+use tracing::Span;
 
 use super::failure::Failure;
 use super::internal::{self, InternalToken};
 use super::once;
 use crate::metrics::Metrics;
-use crate::runtime::{Behalf, Capability, SecretNote};
+use crate::runtime::{Behalf, Capability, SecretNote, TokenName};
 
 pub(super) use noetl_types::Scope;
 
@@ -30,7 +33,8 @@ pub(super) struct Identity(Arc<Known>);
 struct Known {
     actor: Text,
     behalf: Behalf,
-    token_id: Option<TokenId>,
+    /// The token that it showed.
+    token: Option<TokenName>,
     /// Whether it showed who it is, and does not merely sit at this machine.
     is_proven: bool,
 }
@@ -46,7 +50,7 @@ impl Identity {
                 scopes: Some(scopes.filter(|scope| !needs_token(scope)).collect()),
                 ..Behalf::default()
             },
-            token_id: None,
+            token: None,
             is_proven: false,
         }))
     }
@@ -63,7 +67,7 @@ impl Identity {
                 capability: None,
                 scopes: Some(token.scopes),
             },
-            token_id: Some(token.token_id),
+            token: Some(TokenName::of(token)),
             is_proven: true,
         }))
     }
@@ -73,7 +77,7 @@ impl Identity {
         Self(Arc::new(Known {
             actor: format!("command:{}", capability.command_id).into(),
             behalf: capability.behalf(),
-            token_id: None,
+            token: None,
             is_proven: true,
         }))
     }
@@ -83,7 +87,7 @@ impl Identity {
         Self(Arc::new(Known {
             actor,
             behalf,
-            token_id: None,
+            token: None,
             is_proven: true,
         }))
     }
@@ -107,6 +111,11 @@ impl Identity {
         self.0.actor.clone()
     }
 
+    /// The same, if it showed that.
+    pub(super) fn proven_actor(&self) -> Option<Text> {
+        self.0.is_proven.then(|| self.actor())
+    }
+
     /// Whose data it may see.
     pub(super) fn behalf(&self) -> &Behalf {
         &self.0.behalf
@@ -118,8 +127,13 @@ impl Identity {
     }
 
     /// The token that it showed.
+    pub(super) fn token(&self) -> Option<&TokenName> {
+        self.0.token.as_ref()
+    }
+
+    /// Its id.
     pub(super) fn token_id(&self) -> Option<TokenId> {
-        self.0.token_id
+        self.token().map(|token| token.token_id)
     }
 }
 
@@ -279,6 +293,7 @@ pub(super) async fn gate(
 ) -> Response {
     let began = Instant::now();
     let is_write = !request.method().is_safe();
+    tell_run(rules.route, &mut request).await;
     let mut audited = Audited::of(rules.leaves, &mut request).await;
     let mut response = match rules.check(&caller, request.headers()) {
         Ok(is_platform) => {
@@ -289,7 +304,10 @@ pub(super) async fn gate(
             once::run(rules.route, request, next).await
         }
         Err(failure) => {
-            rules.metrics.denied();
+            // Who comes at a bad time is not refused.
+            if failure.is_refusal() {
+                rules.metrics.denied();
+            }
             failure.into_response()
         }
     };
@@ -299,6 +317,23 @@ pub(super) async fn gate(
     let (code, took) = (response.status().as_u16(), began.elapsed());
     rules.metrics.answered(rules.route, is_write, code, took);
     response
+}
+
+/// Tells the span of a request about which run it is, where its address names one.
+async fn tell_run(route: &str, request: &mut Request) {
+    if !route.contains("{execution_id}") {
+        return;
+    }
+    let Some(span) = request.extensions().get::<Span>().cloned() else {
+        return;
+    };
+    let params = request.extract_parts::<RawPathParams>().await.ok();
+    let mut params = params.iter().flat_map(RawPathParams::iter);
+    let id = params.find(|(key, _)| *key == "execution_id");
+    // What is no id may be anything, of any length.
+    if let Some(Ok(id)) = id.map(|(_, id)| id.parse::<ExecutionId>()) {
+        span.record("execution_id", tracing::field::display(id));
+    }
 }
 
 #[cfg(test)]

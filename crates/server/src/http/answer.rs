@@ -2,11 +2,15 @@
 
 use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use super::failure::Failure;
+use crate::read::SeqSeen;
+
+/// Says of which place of a log an answer is.
+const X_SEQ: HeaderName = HeaderName::from_static("x-seq");
 
 /// Media type of most answers.
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -24,6 +28,20 @@ impl<T: Serialize> IntoResponse for Answer<T> {
                 Failure::internal().into_response()
             }
         }
+    }
+}
+
+/// An answer about a run, and how far its log was when it was made.
+#[derive(Debug)]
+pub(super) struct AsOf<T>(pub(super) T, pub(super) SeqSeen);
+
+impl<T: Serialize> IntoResponse for AsOf<T> {
+    fn into_response(self) -> Response {
+        let mut response = Answer(self.0).into_response();
+        if let Some(seq) = self.1.get() {
+            response.headers_mut().insert(X_SEQ, seq.into());
+        }
+        response
     }
 }
 

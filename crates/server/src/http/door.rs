@@ -7,6 +7,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, Method, Uri};
 use axum::response::Response;
 use noetl_types::{ErrorCode, Text};
+use tracing::Span;
 
 use super::access::{Audited, Caller, Identity};
 use super::cors::{Origins, Page};
@@ -163,6 +164,14 @@ impl Visit {
             method: method.clone(),
             uri: uri.clone(),
             identity: caller.as_ref().ok().cloned(),
+        }
+    }
+
+    /// Tells a span who makes the request.
+    pub(super) fn tell(&self, span: &Span) {
+        if let Some(identity) = &self.identity {
+            span.record("tenant", identity.behalf().tenant_id.as_str());
+            span.record("actor", identity.actor().as_str());
         }
     }
 

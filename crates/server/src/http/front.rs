@@ -16,6 +16,7 @@ use axum::response::{IntoResponse as _, Response};
 use tokio::time::Instant;
 use tower::Service as _;
 use tracing::Instrument as _;
+use tracing::field::Empty;
 
 use super::capability;
 use super::door::{Doorman, Visit};
@@ -52,8 +53,17 @@ impl Front {
         request.extensions_mut().insert(caller);
         let started = tracing::enabled!(tracing::Level::DEBUG).then(Instant::now);
         let name = request_id.to_str().unwrap_or_default();
-        // Whatever is logged on the way says of which request it is.
-        let span = tracing::warn_span!("request", request_id = name);
+        // Whatever is logged on the way says of which request it is, whose, and by the gate of its
+        // route about which run.
+        let span = tracing::warn_span!(
+            "request",
+            request_id = name,
+            tenant = Empty,
+            actor = Empty,
+            execution_id = Empty,
+        );
+        visit.tell(&span);
+        request.extensions_mut().insert(span.clone());
         let mut response = match page.preflight() {
             Some(response) => response,
             None => self.routed(request, name).instrument(span).await,

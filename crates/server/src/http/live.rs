@@ -11,14 +11,21 @@ use futures_util::stream::unfold;
 use noetl_api::execution::EventView;
 use noetl_types::ErrorCode;
 use serde_json::json;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::access::Identity;
+use super::acting::Acting;
 use super::answer::of_type;
 use super::failure::Failure;
 use super::params::Params;
+use crate::runtime::Runtime;
 
 /// After so long without an event a comment says that the connection lives.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
+/// How often it is asked at least whether whoever listens still may. What is known of a token may be two
+/// seconds old, and one that was revoked is good for five at most.
+const ASKED_AGAIN: Duration = Duration::from_secs(3);
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Proxies hold answers back to send them in larger pieces; not these.
@@ -161,6 +168,9 @@ pub(super) trait Source: Send + 'static {
 struct Live<S> {
     source: S,
     form: Form,
+    /// Who listens.
+    identity: Identity,
+    runtime: Runtime,
     shutdown: CancellationToken,
     has_begun: bool,
     is_over: bool,
@@ -168,7 +178,8 @@ struct Live<S> {
 
 impl<S: Source> Live<S> {
     /// The next bytes of the answer. A source that fails ends it: the client comes back by itself
-    /// and goes on behind what it has seen.
+    /// and goes on behind what it has seen. Whoever is not known any more is told nothing further, and
+    /// why when it comes back.
     async fn bytes(&mut self) -> Option<Bytes> {
         if self.is_over {
             return None;
@@ -180,8 +191,8 @@ impl<S: Source> Live<S> {
                 return Some(begin.into());
             }
         }
-        let next = self.source.next(SIGN_OF_LIFE);
-        match self.shutdown.run_until_cancelled(next).await? {
+        let shutdown = self.shutdown.clone();
+        match shutdown.run_until_cancelled(self.news()).await? {
             Ok(Some(news)) if news.is_empty() => Some(self.form.sign_of_life().into()),
             Ok(Some(news)) => {
                 let mut text = String::new();
@@ -194,20 +205,46 @@ impl<S: Source> Live<S> {
                 self.is_over = true;
                 Some(self.form.end().into())
             }
+            Err(failure) if failure.is_refusal() => {
+                tracing::info!(
+                    ?failure,
+                    "a live answer ends: its caller is not known any more"
+                );
+                None
+            }
             Err(failure) => {
                 tracing::warn!(?failure, "a live answer ends early");
                 None
             }
         }
     }
+
+    /// What comes next, for somebody who still may hear it: nothing new for a while, nothing at all at
+    /// the end.
+    async fn news(&mut self) -> Result<Option<Vec<News>>, Failure> {
+        let due = Instant::now() + SIGN_OF_LIFE;
+        loop {
+            let left = due.saturating_duration_since(Instant::now());
+            let news = self.source.next(left.min(ASKED_AGAIN)).await?;
+            if let Some(token) = self.identity.token() {
+                self.runtime.still_stands(token).await?;
+            }
+            let is_quiet = news.as_ref().is_some_and(Vec::is_empty);
+            if !is_quiet || Instant::now() >= due {
+                return Ok(news);
+            }
+        }
+    }
 }
 
-/// Answers with events as they come.
-pub(super) fn answer<S: Source>(source: S, form: Form, shutdown: CancellationToken) -> Response {
+/// Answers with events as they come, as long as whoever asked may hear them.
+pub(super) fn answer<S: Source>(source: S, form: Form, app: Acting) -> Response {
     let live = Live {
         source,
         form,
-        shutdown,
+        identity: app.identity,
+        runtime: app.runtime,
+        shutdown: app.shutdown,
         has_begun: false,
         is_over: false,
     };

@@ -206,7 +206,9 @@ fn user_routes(routes: Routes) -> Routes {
         .add(READ_OR_WORK, GET, paths::RESULT_RESOLVE, results::resolve)
         .of_others()
         .add(EXEC_READ, GET, paths::POOLS, workers::pools)
+        .audited()
         .add(EXEC_RUN, POST, paths::POOL_DRAIN, workers::drain)
+        .unaudited()
 }
 
 fn steering_routes(routes: Routes) -> Routes {
@@ -242,6 +244,7 @@ fn steering_routes(routes: Routes) -> Routes {
 fn catalog_routes(routes: Routes) -> Routes {
     routes
         .with_body(MAX_CATALOG_BODY)
+        .audited()
         .add(
             CATALOG_WRITE,
             POST,
@@ -266,6 +269,7 @@ fn catalog_routes(routes: Routes) -> Routes {
             paths::CATALOG_PLAYBOOK,
             catalog::register,
         )
+        .unaudited()
         .add(
             CATALOG_READ,
             POST,
@@ -288,6 +292,7 @@ fn catalog_routes(routes: Routes) -> Routes {
             paths::CATALOG_RESOURCE,
             catalog::resource,
         )
+        .audited()
         .add(
             CATALOG_WRITE,
             DELETE,
@@ -300,6 +305,7 @@ fn catalog_routes(routes: Routes) -> Routes {
             paths::CATALOG_RESTORE,
             catalog::restore,
         )
+        .unaudited()
         .add(CATALOG_READ, GET, paths::CATALOG_OF, catalog::told_of)
 }
 
@@ -311,7 +317,8 @@ fn system_routes(routes: Routes) -> Routes {
         .add(EXEC_READ, GET, paths::SHARD_INFO, system::shard_info)
         .add(Access::Identity, GET, paths::WHOAMI, system::whoami)
         .add(Access::Identity, GET, paths::OPENAPI, openapi::document)
-        .add(Access::Identity, GET, paths::DOCS, openapi::page)
+        // It is the same for everybody and holds nothing of anybody; a browser has no token to show.
+        .add(Access::Open, GET, paths::DOCS, openapi::page)
         .add(Access::Identity, GET, paths::SCHEMA, system::schema)
         .add(Access::Identity, GET, paths::API_HEALTH, system::health)
         .add(ADMIN, GET, paths::STATUS, system::status)

@@ -1,10 +1,11 @@
 //! What the store knows, as of a scrape.
 
-use noetl_store::{Counts, PoolCount};
+use noetl_store::{PoolCount, StatusCounts};
+use noetl_types::ExecutionStatus;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
+use super::book::Book;
 use super::labels::{PoolLabels, StatusLabels};
 
 #[derive(Debug, Default)]
@@ -14,24 +15,35 @@ pub(crate) struct Gauges {
 }
 
 impl Gauges {
-    pub(super) fn registered(registry: &mut Registry) -> Self {
+    pub(super) fn registered(book: &mut Book) -> Self {
         let gauges = Self::default();
         let executions = gauges.executions.clone();
-        registry.register("executions", "Executions by status", executions);
+        book.register("executions", "Executions by status", executions);
         let commands = gauges.commands.clone();
-        registry.register("commands", "Commands that are open, by pool", commands);
+        book.register("commands", "Commands that are open, by pool", commands);
         gauges
     }
 
-    /// How many executions there are.
-    pub(crate) fn count(&self, counts: &Counts) {
-        for (status, count) in &counts.executions {
+    /// How many executions there are; where none stands so, that is told too.
+    pub(crate) fn count(&self, counts: &StatusCounts) {
+        for status in ExecutionStatus::ALL {
+            let count = counts.get(status).copied().unwrap_or(0);
             let status = status.as_str();
             let gauge = self
                 .executions
                 .get_or_create_owned(&StatusLabels { status });
-            gauge.set(whole(*count));
+            gauge.set(whole(count));
         }
+    }
+
+    /// Nothing is known of executions, as of a scrape. A number of before would be taken for one of now.
+    pub(crate) fn no_count(&self) {
+        self.executions.clear();
+    }
+
+    /// Nothing is known of the pools, as of a scrape.
+    pub(crate) fn no_pools(&self) {
+        self.commands.clear();
     }
 
     /// How much the pools have to do. A pool that nobody asks anything of any more is forgotten.

@@ -130,6 +130,19 @@ pub(super) struct CodeLabels {
     pub(super) code: &'static str,
 }
 
+/// Something that was done to a secret, and what came of it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct SecretLabels {
+    pub(super) operation: &'static str,
+    pub(super) outcome: &'static str,
+}
+
+/// What came of something.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct OutcomeLabels {
+    pub(super) outcome: &'static str,
+}
+
 /// What rows are of.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct TableLabels {

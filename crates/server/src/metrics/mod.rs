@@ -4,28 +4,32 @@
 //! What the store knows is read from it when somebody asks ([`gauges`]), so that several servers on
 //! one store tell the same.
 
+mod book;
 mod gauges;
 mod labels;
 mod neighbours;
 mod platform;
+mod secrets;
 mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::time::Duration;
 
 use noetl_types::{EventType, Millis};
-use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::metrics::info::Info;
-use prometheus_client::registry::Registry;
 
+use book::Book;
 pub(crate) use gauges::Gauges;
 use labels::{DedupLabels, ExecuteLabels, HttpLabels, WriteLabels};
 pub(crate) use labels::{Entry, EventLabels, Outcome};
 use neighbours::Neighbours;
 use platform::Platform;
+use secrets::Secrets;
 use stream::Stream;
 
 /// What an answer to a scrape is.
@@ -33,9 +37,10 @@ pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0
 
 /// Everything that is counted as it happens.
 pub(crate) struct Metrics {
-    registry: Registry,
+    book: Book,
     events: Family<EventLabels, Counter>,
     append_seconds: Histogram,
+    ingest_seconds: Histogram,
     append_conflicts: Counter,
     leases_expired: Counter,
     results_ignored: Counter,
@@ -55,6 +60,7 @@ pub(crate) struct Metrics {
     traces_dropped: Counter,
     gauges: Gauges,
     platform: Platform,
+    secrets: Secrets,
     stream: Stream,
     neighbours: Neighbours,
 }
@@ -72,17 +78,19 @@ fn seconds() -> Histogram {
 
 impl Default for Metrics {
     fn default() -> Self {
-        let mut registry = Registry::with_prefix("noetl");
+        let mut book = Book::new();
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-        registry.register("build", "Which build this is", build);
+        book.register("build", "Which build this is", build);
         let mut metrics = Self {
-            gauges: Gauges::registered(&mut registry),
-            platform: Platform::registered(&mut registry),
-            stream: Stream::registered(&mut registry),
-            neighbours: Neighbours::registered(&mut registry),
-            registry,
+            gauges: Gauges::registered(&mut book),
+            platform: Platform::registered(&mut book),
+            secrets: Secrets::registered(&mut book),
+            stream: Stream::registered(&mut book),
+            neighbours: Neighbours::registered(&mut book),
+            book,
             events: Family::default(),
             append_seconds: seconds(),
+            ingest_seconds: seconds(),
             append_conflicts: Counter::default(),
             leases_expired: Counter::default(),
             results_ignored: Counter::default(),
@@ -110,11 +118,12 @@ impl Metrics {
     fn register(&mut self) {
         macro_rules! register {
             ($($name:literal $help:literal $field:ident)*) => {
-                $( self.registry.register($name, $help, self.$field.clone()); )*
+                $( self.book.register($name, $help, self.$field.clone()); )*
             };
         }
         register! {
             "events_ingested" "Events that came into the log" events
+            "event_ingest_duration_seconds" "How long it took to take events that workers tell one by one" ingest_seconds
             "append_seconds" "How long an append to the log took" append_seconds
             "append_conflicts" "Appends that found the log further than they believed" append_conflicts
             "lease_expired" "Leases that ran out before their worker reported" leases_expired
@@ -153,9 +162,7 @@ impl Metrics {
 
     /// Everything, as a scrape gets it.
     pub(crate) fn text(&self) -> Result<String, fmt::Error> {
-        let mut text = String::new();
-        encode(&mut text, &self.registry)?;
-        Ok(text)
+        self.book.text()
     }
 
     /// What is read from the store.
@@ -166,6 +173,11 @@ impl Metrics {
     /// What the platform does for itself.
     pub(crate) const fn platform(&self) -> &Platform {
         &self.platform
+    }
+
+    /// What is done to secrets.
+    pub(crate) const fn secrets(&self) -> &Secrets {
+        &self.secrets
     }
 
     /// How the log goes out.
@@ -189,6 +201,11 @@ impl Metrics {
                 self.results_ignored.inc();
             }
         }
+    }
+
+    /// Events that a worker told one by one were taken, in so long.
+    pub(crate) fn ingested(&self, took: Duration) {
+        self.ingest_seconds.observe(took.as_secs_f64());
     }
 
     /// An append found the log further than its decision believed.

@@ -3,8 +3,8 @@
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
+use super::book::Book;
 use super::labels::NoLabels;
 
 #[derive(Debug, Default)]
@@ -16,14 +16,14 @@ pub(crate) struct Neighbours {
 }
 
 impl Neighbours {
-    pub(super) fn registered(registry: &mut Registry) -> Self {
+    pub(super) fn registered(book: &mut Book) -> Self {
         let it = Self::default();
         let text = "How often other servers were told where to look";
-        registry.register("notify_sent", text, it.sent.clone());
+        book.register("notify_sent", text, it.sent.clone());
         let text = "How often other servers told this one where to look";
-        registry.register("notify_received", text, it.received.clone());
+        book.register("notify_received", text, it.received.clone());
         let text = "Whether there is a line to other servers";
-        registry.register("notify_up", text, it.up.clone());
+        book.register("notify_up", text, it.up.clone());
         it
     }
 

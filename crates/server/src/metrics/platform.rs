@@ -6,8 +6,8 @@ use noetl_types::{Millis, Timestamp};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
+use super::book::Book;
 use super::gauges::whole;
 use super::labels::{CodeLabels, StatusLabels, TableLabels};
 
@@ -24,24 +24,24 @@ pub(crate) struct Platform {
 }
 
 impl Platform {
-    pub(super) fn registered(registry: &mut Registry) -> Self {
+    pub(super) fn registered(book: &mut Book) -> Self {
         let it = Self::default();
         let text = "Outbox rows that failed once too often";
-        registry.register("outbox_dead", text, it.dead.clone());
+        book.register("outbox_dead", text, it.dead.clone());
         let text = "Read models that were compared with their log";
-        registry.register("projection_advanced", text, it.advanced.clone());
+        book.register("projection_advanced", text, it.advanced.clone());
         let text = "Events that were copied as workers tell them";
-        registry.register("events_materialized", text, it.materialized.clone());
+        book.register("events_materialized", text, it.materialized.clone());
         let text = "Events that could not be copied, by why";
-        registry.register("projector_rejected", text, it.rejected.clone());
+        book.register("projector_rejected", text, it.rejected.clone());
         let text = "What retention dropped, by table; of events whole parts";
-        registry.register("cleanup_rows_purged", text, it.purged.clone());
+        book.register("cleanup_rows_purged", text, it.purged.clone());
         let text = "Outbox rows by status; about, where many are published";
-        registry.register("outbox_rows", text, it.rows.clone());
+        book.register("outbox_rows", text, it.rows.clone());
         let text = "Age of the oldest event that is still to be published";
-        registry.register("outbox_oldest_age_seconds", text, it.oldest.clone());
+        book.register("outbox_oldest_age_seconds", text, it.oldest.clone());
         let text = "Days for which there is room in the log";
-        registry.register("partitions_ahead_days", text, it.ahead.clone());
+        book.register("partitions_ahead_days", text, it.ahead.clone());
         it
     }
 

@@ -6,8 +6,8 @@ use noetl_api::stream::StreamStatus;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::registry::Registry;
 
+use super::book::Book;
 use super::gauges::whole;
 use super::labels::NoLabels;
 
@@ -31,7 +31,7 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    pub(super) fn registered(registry: &mut Registry) -> Self {
+    pub(super) fn registered(book: &mut Book) -> Self {
         let it = Self::default();
         let counters = [
             (
@@ -71,15 +71,15 @@ impl Stream {
             ),
         ];
         for (name, text, counter) in counters {
-            registry.register(format!("event_stream_{name}"), text, counter.clone());
+            book.register(format!("event_stream_{name}"), text, counter.clone());
         }
-        it.register_gauges(registry);
+        it.register_gauges(book);
         let text = "Whether the NATS server is reached";
-        registry.register("nats_up", text, it.nats.clone());
+        book.register("nats_up", text, it.nats.clone());
         it
     }
 
-    fn register_gauges(&self, registry: &mut Registry) {
+    fn register_gauges(&self, book: &mut Book) {
         let gauges = [
             (
                 "event_stream_cursor",
@@ -113,7 +113,7 @@ impl Stream {
             ),
         ];
         for (name, text, gauge) in gauges {
-            registry.register(name, text, gauge.clone());
+            book.register(name, text, gauge.clone());
         }
     }
 

@@ -23,6 +23,9 @@ impl Runtime {
             let facts = &execution.facts;
             let queue = facts.pool.within(&facts.tenant_id);
             self.behalf().check(&facts.tenant_id, &queue)?;
+            if let Some(seen) = self.seq_seen() {
+                seen.note(execution.head.version);
+            }
             return Ok(execution);
         }
         if self.store().is_gone(execution_id).await? {

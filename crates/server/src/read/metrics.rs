@@ -1,8 +1,13 @@
 //! What a server counts.
 
+use std::time::Duration;
+
 use noetl_types::{ErrorCode, TenantId};
 
 use crate::runtime::{Runtime, RuntimeError, causes};
+
+/// How long a scrape waits for the store. Whoever scrapes gives up after ten seconds, as a rule.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Runtime {
     /// Everything that is counted, as a scrape gets it.
@@ -16,29 +21,53 @@ impl Runtime {
             let text = "what the server counts is not told: an operator has turned that off";
             return Err(RuntimeError::refused(ErrorCode::NotFound, text));
         }
-        let gauges = self.metrics().gauges();
-        gauges.count(&self.store().counts(self.tenant()).await?);
-        gauges.count_pools(&self.store().pool_counts().await?);
-        let (platform, now) = (self.metrics().platform(), self.now());
-        match self.store().outbox_facts().await {
-            Ok(facts) => platform.outbox(&facts, now),
-            // What else is counted matters most while something does not work.
-            Err(error) => {
-                tracing::warn!(error = %causes(&error), "nobody knows how the outbox stands");
-                platform.no_outbox();
-            }
+        // What is counted here matters most while the store does not work.
+        let looked = tokio::time::timeout(PATIENCE, self.look_at_store()).await;
+        if looked.is_err() {
+            tracing::warn!("the store does not say in time how it stands");
+            let gauges = self.metrics().gauges();
+            gauges.no_count();
+            gauges.no_pools();
+            self.metrics().platform().no_outbox();
         }
-        if let Some(until) = self.store().months_until().await? {
-            platform.room(until.since(now));
-        }
-        let stream = self.metrics().stream();
-        stream.stands(&self.stream_status().await?);
         if let Some(is_reached) = self.reaches_nats() {
-            stream.reaches_nats(is_reached);
+            self.metrics().stream().reaches_nats(is_reached);
         }
         self.metrics().text().map_err(|error| {
             tracing::error!(%error, "what is counted cannot be written");
             RuntimeError::refused(ErrorCode::Internal, "nothing can be told")
         })
     }
+
+    /// Takes over what the store knows. What it does not tell is left out.
+    async fn look_at_store(&self) {
+        let (gauges, platform) = (self.metrics().gauges(), self.metrics().platform());
+        let (store, now) = (self.store(), self.now());
+        match told("executions", store.executions_by_status().await) {
+            Some(counts) => gauges.count(&counts),
+            None => gauges.no_count(),
+        }
+        match told("pools", store.pool_counts().await) {
+            Some(pools) => gauges.count_pools(&pools),
+            None => gauges.no_pools(),
+        }
+        match told("outbox", store.outbox_facts().await) {
+            Some(facts) => platform.outbox(&facts, now),
+            None => platform.no_outbox(),
+        }
+        if let Some(Some(until)) = told("partitions", store.months_until().await) {
+            platform.room(until.since(now));
+        }
+        if let Some(status) = told("stream", self.stream_status().await) {
+            self.metrics().stream().stands(&status);
+        }
+    }
+}
+
+/// What the store tells of something; nothing where it does not.
+fn told<T, E: std::error::Error>(what: &str, found: Result<T, E>) -> Option<T> {
+    if let Err(error) = &found {
+        tracing::warn!(what, error = %causes(error), "nobody knows how this stands");
+    }
+    found.ok()
 }

@@ -5,6 +5,7 @@
 
 mod analyze;
 mod archive;
+mod as_of;
 mod catalog;
 mod commands;
 mod cursor;
@@ -16,6 +17,7 @@ mod events;
 mod execution;
 mod explain;
 mod follow;
+mod known_workers;
 mod list;
 mod metrics;
 mod placement;
@@ -31,6 +33,7 @@ mod ui_schema;
 mod vars;
 mod workers;
 
+pub(crate) use as_of::SeqSeen;
 pub(crate) use follow::{FeedFollower, FeedWish, Follower, LogPlace, Told};
+pub(crate) use known_workers::KnownWorkers;
 pub(crate) use result::value_of;
-pub(crate) use workers::Draining;

@@ -25,9 +25,23 @@ impl Runtime {
         } else {
             Err("the lease of the machine id has run out".into())
         };
-        let mut ready = Ready::of([("store", store), ("machine_id", machine_id)]);
+        let migrations = if store.is_ok() {
+            self.tables_are_there().await
+        } else {
+            Err("the store does not answer".into())
+        };
+        let checks = [
+            ("store", store),
+            ("machine_id", machine_id),
+            ("migrations", migrations),
+        ];
+        let mut ready = Ready::of(checks);
         // What was looked at and is no worry is well.
         ready = ready.and("partitions", Health::Ok, Ok(()));
+        if self.settings().keys.is_some() {
+            // With keys that do not open what is there no server starts.
+            ready = ready.and("keys", Health::Ok, Ok(()));
+        }
         if self.settings().outbox {
             ready = ready.and("outbox", Health::Ok, Ok(()));
         }
@@ -75,6 +89,18 @@ impl Runtime {
         }
         // However much workers say, the store's own are told.
         Ok(of_log.chain(found).take(MOST_WALLS).collect())
+    }
+
+    /// A store is migrated when it is opened; somebody may put another in its place afterwards.
+    async fn tables_are_there(&self) -> Result<(), Text> {
+        match tokio::time::timeout(PATIENCE, self.store().tables()).await {
+            Ok(Ok(tables)) => match tables.values().filter(|is_there| !**is_there).count() {
+                0 => Ok(()),
+                missing => Err(format!("{missing} tables are missing").into()),
+            },
+            Ok(Err(error)) => Err(RuntimeError::from(error).into_problem().detail),
+            Err(_) => Err("the store does not say which tables it has".into()),
+        }
     }
 
     async fn store_answers(&self) -> Result<(), Text> {

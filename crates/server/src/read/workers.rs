@@ -1,16 +1,18 @@
 //! Who works here, and how busy the pools are.
 
-use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use noetl_api::query::PoolsQuery;
 use noetl_api::runtime::{
     PoolHeartbeatAnswer, PoolView, Pools, RegisterWorker, RuntimeView, WorkerName,
 };
-use noetl_store::{NewRuntime, PoolCount, Runtime as Registered, RuntimeKind};
-use noetl_types::{ErrorCode, Json, Millis, PoolName, TenantId, Text, Timestamp, WorkerId};
+use noetl_store::{
+    CommandChoice, CommandFilter, NewRuntime, PoolCount, Runtime as Registered, RuntimeKind,
+};
+use noetl_types::limits::PageLimit;
+use noetl_types::{ErrorCode, Json, PoolName, TenantId, Text, WorkerId};
 
+use super::known_workers::{DRAIN, POOL_LABEL, Seat, Seats, is_asked_to_leave};
 use crate::runtime::{Runtime, RuntimeError};
 use crate::vault::Addressee;
 
@@ -21,42 +23,6 @@ const APART: char = '\u{1f}';
 /// Where a worker says which key secrets are sealed for.
 const PUBLIC_KEY: &str = "public_key";
 const DRAINING: &str = "draining";
-/// Where it is noted that a worker was asked to leave.
-const DRAIN: &str = "drain";
-/// How long what is known of workers that were asked to leave is believed.
-const BELIEVED: Millis = Millis::from_secs(2);
-
-/// Workers that were asked to leave, as of a moment ago: so that a crowd of heartbeats does not
-/// read the list of all workers each time.
-#[derive(Debug, Default)]
-pub(crate) struct Draining {
-    known: Mutex<Option<(Timestamp, BTreeSet<Text>)>>,
-}
-
-impl Draining {
-    fn knows(&self, name: &Text, now: Timestamp) -> Option<bool> {
-        let known = self.known();
-        let (at, names) = known.as_ref()?;
-        (now.since(*at) < BELIEVED).then(|| names.contains(name))
-    }
-
-    fn note(&self, names: BTreeSet<Text>, now: Timestamp) {
-        *self.known() = Some((now, names));
-    }
-
-    fn forget(&self) {
-        *self.known() = None;
-    }
-
-    fn known(&self) -> MutexGuard<'_, Option<(Timestamp, BTreeSet<Text>)>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-fn is_asked_to_leave(known: &Registered) -> bool {
-    let drain = known.detail.as_ref().and_then(|detail| detail.get(DRAIN));
-    drain.and_then(Json::as_bool).unwrap_or(false)
-}
 
 impl Runtime {
     /// Makes a worker known, or takes what it now says of itself.
@@ -65,14 +31,8 @@ impl Runtime {
         worker: RegisterWorker,
     ) -> Result<RuntimeView, RuntimeError> {
         let kind = kind_of(worker.kind.as_ref())?;
-        if kind == RuntimeKind::ServerApi {
-            return Err(RuntimeError::refused(
-                ErrorCode::Forbidden,
-                "a server makes itself known; nobody else can",
-            ));
-        }
         worker_id(&worker.name)?;
-        if let Some(pool) = worker.labels.get("pool_name") {
+        if let Some(pool) = worker.labels.get(POOL_LABEL) {
             let pool = pool
                 .as_str()
                 .ok_or_else(|| invalid("labels.pool_name is not a text"))?;
@@ -81,6 +41,8 @@ impl Runtime {
         } else {
             self.behalf().queue_of(&PoolName::shared())?;
         }
+        let kept_name = self.kept_name(&worker.name);
+        self.check_name(kind, &kept_name).await?;
         let detail = Json::object([
             ("status", Json::from(worker.status)),
             ("labels", Json::from(worker.labels)),
@@ -94,12 +56,13 @@ impl Runtime {
             .register_runtime(NewRuntime {
                 runtime_id: self.mint()?,
                 kind,
-                name: self.kept_name(&worker.name),
+                name: kept_name,
                 uri: worker.uri,
                 detail: Some(detail),
                 now: self.now(),
             })
             .await?;
+        self.known_workers().forget();
         self.own_view(registered)
     }
 
@@ -111,6 +74,11 @@ impl Runtime {
         let kind = kind_of(worker.kind.as_ref())?;
         let now = self.now();
         let kept_name = self.kept_name(&worker.name);
+        if self.behalf().pools.is_some()
+            && let Some(seat) = self.seat(kind, &kept_name).await?
+        {
+            self.behalf().queue_of(&seat.pool)?;
+        }
         if !self.store().heartbeat(kind, &kept_name, now).await? {
             return Err(RuntimeError::refused(
                 ErrorCode::NotFound,
@@ -125,7 +93,8 @@ impl Runtime {
         Ok(PoolHeartbeatAnswer {
             status: "ok".into(),
             cancel,
-            drain: self.is_draining(kind, &kept_name).await?,
+            drain: kind == RuntimeKind::WorkerPool
+                && (self.seat(kind, &kept_name).await?).is_some_and(|seat| seat.is_leaving),
         })
     }
 
@@ -140,6 +109,7 @@ impl Runtime {
             let text = format!("there is no worker `{}`", worker.name);
             RuntimeError::refused(ErrorCode::NotFound, text)
         })?;
+        self.behalf().queue_of(&Seat::of(&known).pool)?;
         let mut detail = known.detail.as_ref().and_then(Json::as_map).cloned();
         let told = detail.get_or_insert_default();
         told.insert(DRAIN.into(), Json::from(true));
@@ -155,7 +125,7 @@ impl Runtime {
                 now: known.heartbeat,
             })
             .await?;
-        self.draining().forget();
+        self.known_workers().forget();
         self.own_view(registered)
     }
 
@@ -173,21 +143,70 @@ impl Runtime {
         Ok(key.and_then(Addressee::read))
     }
 
-    /// Whether a worker was asked to finish and leave.
-    async fn is_draining(&self, kind: RuntimeKind, name: &Text) -> Result<bool, RuntimeError> {
-        if kind != RuntimeKind::WorkerPool {
-            return Ok(false);
+    /// A worker, as of a moment ago. One that was not known then may have come since.
+    async fn seat(&self, kind: RuntimeKind, name: &Text) -> Result<Option<Seat>, RuntimeError> {
+        let known = self.known_workers().seat(name, self.now());
+        match known.filter(|_| kind == RuntimeKind::WorkerPool) {
+            Some(seat) => Ok(Some(seat)),
+            None => self.seat_now(kind, name).await,
         }
+    }
+
+    /// The same as of now.
+    async fn seat_now(&self, kind: RuntimeKind, name: &Text) -> Result<Option<Seat>, RuntimeError> {
         let now = self.now();
-        if let Some(is_draining) = self.draining().knows(name, now) {
-            return Ok(is_draining);
-        }
         let known = self.store().runtimes(kind).await?;
-        let draining = known.into_iter().filter(is_asked_to_leave);
-        let draining: BTreeSet<Text> = draining.map(|known| known.name).collect();
-        let is_draining = draining.contains(name);
-        self.draining().note(draining, now);
-        Ok(is_draining)
+        let named = |known: Registered| (known.name.clone(), Seat::of(&known));
+        let seats: Seats = known.into_iter().map(named).collect();
+        let seat = seats.get(name).cloned();
+        if kind == RuntimeKind::WorkerPool {
+            self.known_workers().note(seats, now);
+        }
+        Ok(seat)
+    }
+
+    /// Refuses a caller that is bound to pools the name of a worker which lives in another one.
+    async fn check_name(&self, kind: RuntimeKind, name: &Text) -> Result<(), RuntimeError> {
+        if self.behalf().pools.is_none() {
+            return Ok(());
+        }
+        let seat = self.seat_now(kind, name).await?;
+        let lives = |seat: &Seat| self.now().since(seat.heard_at) <= self.settings().worker_offline;
+        match seat.filter(lives) {
+            Some(seat) if !self.behalf().may_work_for(&seat.pool) => Err(RuntimeError::refused(
+                ErrorCode::Forbidden,
+                "a worker of this name is registered for a pool that the token does not work for: \
+                 give this one another name",
+            )),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Refuses a caller that is bound to pools to end what a worker holds in others. It may hold that
+    /// without being registered, or under a name that somebody else registered since.
+    async fn check_held(&self, worker_id: &WorkerId) -> Result<(), RuntimeError> {
+        if self.behalf().pools.is_none() {
+            return Ok(());
+        }
+        let mut filter = CommandFilter {
+            tenant_id: self.tenant().clone(),
+            choice: CommandChoice::Open,
+            execution_id: None,
+            pool: None,
+            worker: Some(worker_id.clone()),
+            after: None,
+            limit: PageLimit::MAX,
+        };
+        loop {
+            let page = self.store().commands(filter.clone()).await?;
+            for command in &page.commands {
+                self.behalf().check(self.tenant(), &command.pool)?;
+            }
+            match page.next {
+                Some(next) => filter.after = Some(next),
+                None => return Ok(()),
+            }
+        }
     }
 
     /// Forgets a worker and ends its leases. It may do so twice.
@@ -195,12 +214,24 @@ impl Runtime {
         let kind = kind_of(worker.kind.as_ref())?;
         let worker_id = worker_id(&worker.name)?;
         let kept_name = self.kept_name(&worker.name);
+        if self.behalf().pools.is_some()
+            && let Some(seat) = self.seat_now(kind, &kept_name).await?
+        {
+            self.behalf().queue_of(&seat.pool)?;
+        }
+        // Leases are held by workers, whatever else has their names.
+        let has_leases = kind == RuntimeKind::WorkerPool;
+        if has_leases {
+            self.check_held(&worker_id).await?;
+        }
         self.store().remove_runtime(kind, &kept_name).await?;
-        let released = self
-            .store()
-            .release_worker(self.tenant(), &worker_id, self.now())
-            .await?;
-        tracing::debug!(worker = %worker.name, released, "a worker left");
+        self.known_workers().forget();
+        if has_leases {
+            let now = self.now();
+            let released = self.store().release_worker(self.tenant(), &worker_id, now);
+            let released = released.await?;
+            tracing::debug!(worker = %worker.name, released, "a worker left");
+        }
         Ok(())
     }
 
@@ -300,10 +331,15 @@ fn pool_view(count: &PoolCount, tenant_id: &TenantId) -> Option<PoolView> {
     })
 }
 
+/// What a caller says that it is.
 fn kind_of(kind: Option<&Text>) -> Result<RuntimeKind, RuntimeError> {
-    match kind {
+    match kind.map(|kind| RuntimeKind::parse(kind)) {
         None => Ok(RuntimeKind::WorkerPool),
-        Some(kind) => RuntimeKind::parse(kind).map_err(invalid),
+        Some(Ok(RuntimeKind::ServerApi)) => Err(RuntimeError::refused(
+            ErrorCode::Forbidden,
+            "a server makes itself known; nobody else can",
+        )),
+        Some(known) => known.map_err(invalid),
     }
 }
 

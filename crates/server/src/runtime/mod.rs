@@ -69,7 +69,7 @@ use tokio_util::task::TaskTracker;
 use crate::chance::{Chance, SystemChance};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
-use crate::read::Draining;
+use crate::read::{KnownWorkers, SeqSeen};
 use crate::vault::Signer;
 use alarms::Alarms;
 pub use behalf::Behalf;
@@ -94,6 +94,7 @@ pub use settings::Settings;
 pub(crate) use slots::slot_key;
 pub(crate) use start::catalog_key;
 pub use stream::StreamSettings;
+pub(crate) use tokens::TokenName;
 use tokens::Tokens;
 use traces::Traces;
 pub(crate) use trail::Act;
@@ -110,6 +111,10 @@ pub struct Runtime {
     work: Option<EventId>,
     /// Where it is noted what calls do to a secret.
     note: Option<SecretNote>,
+    /// Who makes calls, where somebody showed who it is.
+    actor: Option<Text>,
+    /// Where it is noted how far the log of a run was.
+    seq_seen: Option<SeqSeen>,
 }
 
 struct Core {
@@ -128,8 +133,8 @@ struct Core {
     claims: Claims,
     /// Secrets that were lent for runs.
     lent: SecretsOfRuns,
-    /// Which workers were asked to leave.
-    draining: Draining,
+    /// What is known of workers, as of a moment ago.
+    known_workers: KnownWorkers,
     opened_at: Timestamp,
     alarms: Alarms,
     metrics: Arc<Metrics>,
@@ -221,6 +226,8 @@ impl Runtime {
             behalf: Behalf::default(),
             work: None,
             note: None,
+            actor: None,
+            seq_seen: None,
         };
         if runtime.settings().platform {
             runtime.run_platform();
@@ -236,6 +243,8 @@ impl Runtime {
             behalf,
             work: None,
             note: None,
+            actor: None,
+            seq_seen: None,
         }
     }
 
@@ -244,6 +253,24 @@ impl Runtime {
     #[must_use]
     pub(crate) fn working_on(self, work: Option<EventId>) -> Self {
         Self { work, ..self }
+    }
+
+    /// The same handle for calls of somebody: what begins by them says so.
+    #[must_use]
+    pub(crate) fn acting_as(self, actor: Option<Text>) -> Self {
+        Self { actor, ..self }
+    }
+
+    /// The same handle for calls that note how far the log of a run was.
+    #[must_use]
+    pub(crate) fn noting_seq(self, seen: SeqSeen) -> Self {
+        let seq_seen = Some(seen);
+        Self { seq_seen, ..self }
+    }
+
+    /// Where it is noted how far the log of a run was.
+    pub(crate) fn seq_seen(&self) -> Option<&SeqSeen> {
+        self.seq_seen.as_ref()
     }
 
     /// Whom calls are made for.
@@ -273,6 +300,8 @@ impl Runtime {
             behalf: Behalf::default(),
             work: None,
             note: None,
+            actor: None,
+            seq_seen: None,
         }
     }
 
@@ -314,9 +343,9 @@ impl Runtime {
         &self.core.settings
     }
 
-    /// Which workers were asked to leave.
-    pub(crate) fn draining(&self) -> &Draining {
-        &self.core.draining
+    /// What is known of workers, as of a moment ago.
+    pub(crate) fn known_workers(&self) -> &KnownWorkers {
+        &self.core.known_workers
     }
 
     /// What is not as it should be with the store.
@@ -423,7 +452,7 @@ impl Core {
             followers: Followers::default(),
             claims: Claims::default(),
             lent: SecretsOfRuns::default(),
-            draining: Draining::default(),
+            known_workers: KnownWorkers::default(),
             alarms: Alarms::default(),
             worries: Worries::default(),
             metrics: Arc::default(),

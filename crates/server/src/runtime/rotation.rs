@@ -51,10 +51,13 @@ impl Runtime {
     ) -> Result<WalletRotation, RuntimeError> {
         let keys = self.keys()?;
         self.jot(|act| act.key_id = Some(keys.current().kid().clone()));
-        Ok(WalletRotation {
+        let rotated = WalletRotation {
             credential: self.rotate_kept(keys, whose.clone(), request).await?,
             keychain: self.rotate_cached(keys, whose, request).await?,
-        })
+        };
+        let done = rotated.credential.done.and(rotated.keychain.done);
+        self.metrics().secrets().rotated(done);
+        Ok(rotated)
     }
 
     async fn rotate_kept(

@@ -45,6 +45,7 @@ impl Runtime {
         let sealed = addressee.seal(bound.as_bytes(), &text);
         let letter = sealed.map_err(|error| broken(&error))?;
         let letter = letter.ok_or_else(|| no_key(worker_id))?;
+        self.metrics().secrets().sealed();
         Ok(SealedCredential {
             alg: LETTER_ALGORITHM.into(),
             v: LETTER_VERSION,

@@ -47,6 +47,22 @@ struct Remembered {
     touched_at: Option<Timestamp>,
 }
 
+/// What a token that was shown is found by again. It is no secret.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TokenName {
+    pub(crate) token_id: TokenId,
+    prefix: Text,
+}
+
+impl TokenName {
+    pub(crate) fn of(token: &ApiToken) -> Self {
+        Self {
+            token_id: token.token_id,
+            prefix: token.prefix.clone(),
+        }
+    }
+}
+
 /// Nothing is known, or nothing that is fresh.
 struct AskTheStore;
 
@@ -120,6 +136,18 @@ fn not_valid() -> RuntimeError {
     RuntimeError::refused(ErrorCode::Unauthenticated, text)
 }
 
+/// Refuses a token that was taken back, or whose time is over.
+fn is_good(token: &ApiToken, now: Timestamp) -> Result<(), RuntimeError> {
+    if token.revoked_at.is_some() {
+        return Err(not_valid());
+    }
+    if token.expires_at.is_some_and(|end| end <= now) {
+        let text = "the token has expired; ask for a new one";
+        return Err(RuntimeError::refused(ErrorCode::TokenExpired, text));
+    }
+    Ok(())
+}
+
 pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -131,14 +159,11 @@ impl Runtime {
         let token = self.core.token(&prefix).await?.ok_or_else(not_valid)?;
         // Digests are compared, and in a time that does not depend on them, so nothing about the
         // right secret shows in how long a wrong one takes.
-        if !sha256(secret).is_same_as_secret(&token.sha256) || token.revoked_at.is_some() {
+        if !sha256(secret).is_same_as_secret(&token.sha256) {
             return Err(not_valid());
         }
         let now = self.now();
-        if token.expires_at.is_some_and(|end| end <= now) {
-            let text = "the token has expired; ask for a new one";
-            return Err(RuntimeError::refused(ErrorCode::TokenExpired, text));
-        }
+        is_good(&token, now)?;
         if self.core.tokens.is_to_be_touched(&prefix, now) {
             let (core, token_id) = (Arc::clone(&self.core), token.token_id);
             self.core.tasks.spawn(async move {
@@ -148,6 +173,14 @@ impl Runtime {
             });
         }
         Ok(token)
+    }
+
+    /// Whether a token that was shown a while ago is still good.
+    pub(crate) async fn still_stands(&self, name: &TokenName) -> Result<(), RuntimeError> {
+        let token = self.core.token(&name.prefix).await?;
+        let token = token.filter(|token| token.token_id == name.token_id);
+        let token = token.ok_or_else(not_valid)?;
+        is_good(&token, self.now())
     }
 
     /// Makes a token. What is shown now is shown to nobody again.

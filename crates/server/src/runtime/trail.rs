@@ -149,6 +149,11 @@ impl Runtime {
     /// Notes an act, durably. Where that fails for now it is written later, and refused is only what
     /// would hand out a secret without a trace.
     pub(crate) async fn note(&self, act: Act) -> Result<(), RuntimeError> {
+        if let Some(secret) = &act.secret {
+            let outcome = (act.outcome == Act::OK).then_some(()).ok_or(&*act.outcome);
+            let secrets = self.core.metrics.secrets();
+            secrets.acted(secret.operation, outcome);
+        }
         let must_be_written = act.hands_out() && self.settings().secret_audit_required;
         if self.written(act).await || !must_be_written {
             return Ok(());

@@ -33,6 +33,8 @@ pub enum Method {
     OpenChildren,
     /// [`crate::Store::counts`]
     Counts,
+    /// [`crate::Store::executions_by_status`]
+    ExecutionsByStatus,
     /// [`crate::Store::live_executions`]
     LiveExecutions,
     /// [`crate::Store::is_gone`]
@@ -257,6 +259,7 @@ impl Method {
         Self::Executions,
         Self::OpenChildren,
         Self::Counts,
+        Self::ExecutionsByStatus,
         Self::LiveExecutions,
         Self::IsGone,
         Self::Lease,

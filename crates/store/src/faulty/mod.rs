@@ -32,7 +32,7 @@ use crate::model::{
     ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence, Gists, LeaseRequest,
     LeasedCommand, Loaded, LogPage, MachineLease, MachineRefused, MachineRenewal, MachineRequest,
     NewCatalogEntry, NewRuntime, PoolCount, PutRefused, Registered, Release, ResultPut, Runtime,
-    RuntimeKind, Snapshot, SnapshotKey, StoredResult, VersionFilter,
+    RuntimeKind, Snapshot, SnapshotKey, StatusCounts, StoredResult, VersionFilter,
 };
 use crate::store::Store;
 
@@ -280,6 +280,11 @@ impl<S: Store> Store for FaultyStore<S> {
     async fn counts(&self, tenant_id: &TenantId) -> Result<Counts, StoreError> {
         let answer = self.fault(Method::Counts).await?;
         answer.of(self.inner.counts(tenant_id).await)
+    }
+
+    async fn executions_by_status(&self) -> Result<StatusCounts, StoreError> {
+        let answer = self.fault(Method::ExecutionsByStatus).await?;
+        answer.of(self.inner.executions_by_status().await)
     }
 
     async fn live_executions(&self, tenant_id: &TenantId, most: u32) -> Result<u32, StoreError> {

@@ -163,6 +163,7 @@ async fn call_about_runs(store: &dyn Store) -> Vec<Result<(), StoreError>> {
         store.executions(all_executions()).await.map(drop),
         store.open_children(run.id, None, limit).await.map(drop),
         store.counts(&TenantId::default()).await.map(drop),
+        store.executions_by_status().await.map(drop),
         store
             .live_executions(&TenantId::default(), 1)
             .await

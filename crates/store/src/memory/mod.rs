@@ -34,7 +34,7 @@ use crate::model::{
     ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence, Gists, LeaseRequest,
     LeasedCommand, Loaded, LogPage, MachineLease, MachineRefused, MachineRenewal, MachineRequest,
     NewCatalogEntry, NewRuntime, PoolCount, PutRefused, Registered, Release, ResultPut, Runtime,
-    RuntimeKind, Snapshot, SnapshotKey, StoredResult, VersionFilter,
+    RuntimeKind, Snapshot, SnapshotKey, StatusCounts, StoredResult, VersionFilter,
 };
 use crate::seal::seal_all;
 use crate::store::Store;
@@ -171,6 +171,10 @@ impl Store for MemoryStore {
 
     async fn counts(&self, tenant_id: &TenantId) -> Result<Counts, StoreError> {
         Ok(self.lock().counts(tenant_id))
+    }
+
+    async fn executions_by_status(&self) -> Result<StatusCounts, StoreError> {
+        Ok(self.lock().executions_by_status())
     }
 
     async fn live_executions(&self, tenant_id: &TenantId, most: u32) -> Result<u32, StoreError> {

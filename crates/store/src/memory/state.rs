@@ -19,7 +19,8 @@ use crate::model::{
     CatalogEntry, CatalogFilter, CatalogKey, Command, Counts, Credential, DueTimer, Execution,
     ExecutionCursor, ExecutionFilter, ExecutionPage, FEED_BYTES, FeedBatch, FeedLimit,
     KeychainEntry, Loaded, LogPage, NewCatalogEntry, NewRuntime, Origin, PutRefused, Registered,
-    Runtime, RuntimeKind, Snapshot, SnapshotKey, StoredResult, VersionFilter, body, superfluous,
+    Runtime, RuntimeKind, Snapshot, SnapshotKey, StatusCounts, StoredResult, VersionFilter, body,
+    superfluous,
 };
 
 /// The log of one execution.
@@ -303,6 +304,14 @@ impl State {
             |entry: &CatalogEntry| entry.tenant_id == *tenant_id && entry.archived_at.is_none();
         for entry in definitions.filter(is_counted) {
             *counts.definitions.entry(entry.kind).or_default() += 1;
+        }
+        counts
+    }
+
+    pub(super) fn executions_by_status(&self) -> StatusCounts {
+        let mut counts = BTreeMap::new();
+        for execution in self.executions.values() {
+            *counts.entry(execution.view.status).or_default() += 1;
         }
         counts
     }

@@ -157,6 +157,9 @@ pub struct Counts {
     pub definitions: BTreeMap<Text, u64>,
 }
 
+/// How many executions there are, by where they stand.
+pub type StatusCounts = BTreeMap<ExecutionStatus, u64>;
+
 /// Executions that go on, for each that is counted among them, that a count of live ones looks at: those
 /// beyond are copies, for the most part.
 pub(crate) const READ_FOR_ONE: i64 = 4;

@@ -54,7 +54,7 @@ pub use credential::{Credential, CredentialFilter, CredentialKey, CredentialPut}
 pub use errand::{Errand, ErrandChange, ErrandOutcome};
 pub use execution::{
     Counts, Execution, ExecutionCursor, ExecutionFacts, ExecutionFilter, ExecutionPage,
-    ExecutionView, ForkedFrom, Origin, UnknownOrigin,
+    ExecutionView, ForkedFrom, Origin, StatusCounts, UnknownOrigin,
 };
 pub(crate) use feed::InFeed;
 pub use feed::{FEED_BYTES, FeedBatch, FeedLimit};

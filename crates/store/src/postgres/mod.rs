@@ -63,7 +63,7 @@ use crate::model::{
     ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence, Gists, LeaseRequest,
     LeasedCommand, Loaded, LogPage, MachineLease, MachineRefused, MachineRenewal, MachineRequest,
     NewCatalogEntry, NewRuntime, PoolCount, PutRefused, Registered, Release, ResultPut, Runtime,
-    RuntimeKind, Snapshot, SnapshotKey, StoredResult, VersionFilter,
+    RuntimeKind, Snapshot, SnapshotKey, StatusCounts, StoredResult, VersionFilter,
 };
 use crate::row::rows_of;
 use crate::seal::seal_all;
@@ -346,6 +346,10 @@ impl Store for PostgresStore {
 
     async fn counts(&self, tenant_id: &TenantId) -> Result<Counts, StoreError> {
         query::counts(&self.lists, tenant_id).await
+    }
+
+    async fn executions_by_status(&self) -> Result<StatusCounts, StoreError> {
+        query::executions_by_status(&self.lists).await
     }
 
     async fn live_executions(&self, tenant_id: &TenantId, most: u32) -> Result<u32, StoreError> {

@@ -18,7 +18,7 @@ use crate::model::{
     CatalogEntry, CatalogFilter, CatalogKey, Counts, DueTimer, Execution, ExecutionFilter,
     ExecutionPage, Loaded, LogPage, MachineLease, MachineRefused, NewCatalogEntry, NewRuntime,
     PutRefused, READ_FOR_ONE, Registered, Runtime, RuntimeKind, Snapshot, SnapshotKey,
-    VersionFilter, superfluous,
+    StatusCounts, VersionFilter, superfluous,
 };
 use crate::row::{
     self, CATALOG, Cell, CellRef, EVENT, EXECUTION, KeptResult, Kind, MACHINE, RUNTIME, SNAPSHOT,
@@ -417,6 +417,13 @@ pub(super) async fn counts(pool: &Pool, tenant_id: &TenantId) -> Result<Counts, 
         executions: executions.into_iter().collect(),
         definitions: definitions.into_iter().collect(),
     })
+}
+
+pub(super) async fn executions_by_status(pool: &Pool) -> Result<StatusCounts, StoreError> {
+    let mut client = pool.get().await?;
+    let by_status = "SELECT status, count(*) FROM execution GROUP BY status";
+    let counted = read_all(&client.rows(by_status, &[]).await?, row::count_of)?;
+    Ok(counted.into_iter().collect())
 }
 
 pub(super) async fn live_executions(

@@ -47,7 +47,7 @@ use crate::model::{
     ExecutionFilter, ExecutionPage, Extension, FeedBatch, FeedLimit, Fence, Gists, LeaseRequest,
     LeasedCommand, Loaded, LogPage, MachineLease, MachineRefused, MachineRenewal, MachineRequest,
     NewCatalogEntry, NewRuntime, PoolCount, PutRefused, Registered, Release, ResultPut, Runtime,
-    RuntimeKind, Snapshot, SnapshotKey, StoredResult, VersionFilter,
+    RuntimeKind, Snapshot, SnapshotKey, StatusCounts, StoredResult, VersionFilter,
 };
 use crate::row::rows_of;
 use crate::seal::seal_all;
@@ -271,6 +271,10 @@ impl Store for SqliteStore {
         self.readers
             .run(move |connection| query::counts(connection, &tenant_id))
             .await
+    }
+
+    async fn executions_by_status(&self) -> Result<StatusCounts, StoreError> {
+        self.readers.run(query::executions_by_status).await
     }
 
     async fn live_executions(&self, tenant_id: &TenantId, most: u32) -> Result<u32, StoreError> {

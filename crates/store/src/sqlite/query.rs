@@ -17,8 +17,8 @@ use crate::model::{
     CatalogEntry, CatalogFilter, CatalogKey, Counts, DueTimer, EventKey, Execution,
     ExecutionFilter, ExecutionPage, FEED_BYTES, FeedBatch, FeedLimit, GistRows, Gists, Known,
     Loaded, LogPage, MachineLease, MachineRefused, NewCatalogEntry, NewRuntime, PutRefused,
-    READ_FOR_ONE, Registered, Runtime, RuntimeKind, Snapshot, SnapshotKey, VersionFilter,
-    superfluous,
+    READ_FOR_ONE, Registered, Runtime, RuntimeKind, Snapshot, SnapshotKey, StatusCounts,
+    VersionFilter, superfluous,
 };
 use crate::row::{
     self, CATALOG, EVENT, EXECUTION, KeptResult, MACHINE, RUNTIME, Reader, SNAPSHOT, STORED_RESULT,
@@ -362,6 +362,12 @@ pub(super) fn counts(connection: &Connection, tenant_id: &TenantId) -> Result<Co
         executions: executions.into_iter().collect(),
         definitions: definitions.into_iter().collect(),
     })
+}
+
+pub(super) fn executions_by_status(connection: &Connection) -> Result<StatusCounts, StoreError> {
+    let by_status = "SELECT status, count(*) FROM execution GROUP BY status";
+    let counted = all(connection, by_status, [], row::count_of::<ExecutionStatus>)?;
+    Ok(counted.into_iter().collect())
 }
 
 pub(super) fn live_executions(

@@ -206,6 +206,19 @@ pub(crate) async fn everything_is_counted(bench: &Bench) {
     assert_eq!(by_status, expected);
     let stranger = TenantId::new("acme").unwrap();
     assert_eq!(store.counts(&stranger).await.unwrap(), empty);
+    // All tenants are counted where nobody asks for one.
+    start(store, 4, |append| {
+        append.start.as_mut().unwrap().tenant_id = stranger;
+    })
+    .await;
+    let all = store.executions_by_status().await.unwrap();
+    let all: Vec<_> = all.into_iter().collect();
+    let mut expected = [
+        (ExecutionStatus::Running, 3),
+        (ExecutionStatus::Completed, 1),
+    ];
+    expected.sort_unstable();
+    assert_eq!(all, expected);
 }
 
 pub(crate) async fn what_goes_on_is_counted_up_to_a_number(bench: &Bench) {

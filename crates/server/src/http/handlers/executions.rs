@@ -12,7 +12,7 @@ use noetl_types::limits::{MAX_PAGE_OFFSET, PageLimit};
 use noetl_types::{EventName, ExecutionStatus, Seq, Timestamp};
 
 use crate::http::acting::For;
-use crate::http::answer::Answer;
+use crate::http::answer::{Answer, AsOf};
 use crate::http::body::JsonBodyOrDefault;
 use crate::http::failure::Failure;
 use crate::http::params::{ExecutionOf, Params};
@@ -69,7 +69,7 @@ pub(in crate::http) async fn detail(
     For(app): For,
     ExecutionOf(execution_id): ExecutionOf,
     mut params: Params,
-) -> Result<Answer<ExecutionDetail>, Failure> {
+) -> Result<AsOf<ExecutionDetail>, Failure> {
     let usual = DetailQuery::default();
     let query = DetailQuery {
         page: params.number("page", 1..=u32::MAX)?.unwrap_or(usual.page),
@@ -77,16 +77,18 @@ pub(in crate::http) async fn detail(
         since_event_id: params.read("since_event_id", str::parse)?,
         event_type: params.read("event_type", EventName::read)?,
     };
-    let detail = app.runtime.execution_detail(execution_id, query).await?;
-    Ok(Answer(detail))
+    let (runtime, seen) = app.runtime.seeing();
+    let detail = runtime.execution_detail(execution_id, query).await?;
+    Ok(AsOf(detail, seen))
 }
 
 /// Where an execution stands.
 pub(in crate::http) async fn status(
     For(app): For,
     ExecutionOf(execution_id): ExecutionOf,
-) -> Result<Answer<StatusView>, Failure> {
-    Ok(Answer(app.runtime.execution_status(execution_id).await?))
+) -> Result<AsOf<StatusView>, Failure> {
+    let (runtime, seen) = app.runtime.seeing();
+    Ok(AsOf(runtime.execution_status(execution_id).await?, seen))
 }
 
 /// Why an execution waits, or how it came to its end.
@@ -94,13 +96,14 @@ pub(in crate::http) async fn explain(
     For(app): For,
     ExecutionOf(execution_id): ExecutionOf,
     mut params: Params,
-) -> Result<Answer<Explanation>, Failure> {
+) -> Result<AsOf<Explanation>, Failure> {
     let query = ExplainQuery {
         step: params.text("step")?,
         at: params.read("at", At::parse)?,
     };
     params.nothing_else()?;
-    Ok(Answer(app.runtime.explain(execution_id, query).await?))
+    let (runtime, seen) = app.runtime.seeing();
+    Ok(AsOf(runtime.explain(execution_id, query).await?, seen))
 }
 
 /// The same with some of its events.
@@ -125,7 +128,7 @@ pub(in crate::http) async fn events(
     For(app): For,
     ExecutionOf(execution_id): ExecutionOf,
     mut params: Params,
-) -> Result<Answer<EventPage>, Failure> {
+) -> Result<AsOf<EventPage>, Failure> {
     let seq = |text: &str| -> Result<Seq, String> {
         let number = text.parse::<i64>().map_err(|error| error.to_string())?;
         Seq::new(number).map_err(|error| error.to_string())
@@ -148,7 +151,8 @@ pub(in crate::http) async fn events(
         cursor: params.text("cursor")?,
     };
     params.nothing_else()?;
-    Ok(Answer(app.runtime.events(execution_id, query).await?))
+    let (runtime, seen) = app.runtime.seeing();
+    Ok(AsOf(runtime.events(execution_id, query).await?, seen))
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub(in crate::http) async fn execution(
     };
     params.nothing_else()?;
     let follower = app.runtime.follow(execution_id, after).await?;
-    Ok(live::answer(follower, Form::wanted(&headers), app.shutdown))
+    Ok(live::answer(follower, Form::wanted(&headers), app))
 }
 
 impl Source for Follower {
@@ -64,7 +64,7 @@ pub(in crate::http) async fn all(
     };
     params.nothing_else()?;
     let follower = app.runtime.follow_all(wish, after).await?;
-    Ok(live::answer(follower, Form::wanted(&headers), app.shutdown))
+    Ok(live::answer(follower, Form::wanted(&headers), app))
 }
 
 /// An id without a life is one of the present life.

@@ -21,7 +21,7 @@ mod made {
 
     use crate::http::access::Caller;
     use crate::http::acting::{App, For, ForAll, ForCopies};
-    use crate::http::answer::Answer;
+    use crate::http::answer::{Answer, AsOf};
     use crate::http::body::{JsonBody, JsonBodyOrDefault, JsonListBody};
     use crate::http::failure::Failure;
     use crate::http::once::Once;
@@ -112,6 +112,12 @@ mod made {
     impl<T: JsonSchema> Answers for Answer<T> {
         fn note(shape: &mut Shape) {
             shape.answer = Some(SchemaGenerator::subschema_for::<T>);
+        }
+    }
+
+    impl<T: JsonSchema> Answers for AsOf<T> {
+        fn note(shape: &mut Shape) {
+            Answer::<T>::note(shape);
         }
     }
 

@@ -382,8 +382,8 @@ fn schemes() -> Value {
 fn statuses(operation: &Operation, route: &Declared, path: &str) -> BTreeSet<u16> {
     use ErrorCode::{
         BadQuery, Forbidden, IdempotencyMismatch, InFlight, Internal, NotFound, NotReady,
-        NotSupported, RateLimited, Timeout, TooLarge, Unauthenticated, UnsupportedMedia,
-        Validation,
+        NotSupported, RateLimited, RetentionDropped, Timeout, TooLarge, Unauthenticated,
+        UnsupportedMedia, Validation,
     };
     let mut codes: Vec<ErrorCode> = operation.fails.to_vec();
     let mut statuses = BTreeSet::new();
@@ -398,6 +398,9 @@ fn statuses(operation: &Operation, route: &Declared, path: &str) -> BTreeSet<u16
     codes.extend([Internal, NotReady, Timeout]);
     if path.contains('{') {
         codes.extend([BadQuery, NotFound]);
+    }
+    if path.contains("{execution_id}") {
+        codes.push(RetentionDropped);
     }
     if route.shape.has_query {
         codes.push(BadQuery);

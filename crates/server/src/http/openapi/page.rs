@@ -34,12 +34,8 @@ nav a{margin-right:1rem;white-space:nowrap}
 pub(super) fn page(document: &Value) -> String {
     let mut page = HEAD.to_owned();
     let info = &document["info"];
-    let _ = write!(
-        page,
-        "<h1>{} <span class=\"dim\">{}</span></h1>",
-        text(&info["title"]),
-        text(&info["version"])
-    );
+    // Which version it is, is for those who show a token: whoever looks for old ones reads this page too.
+    let _ = write!(page, "<h1>{}</h1>", text(&info["title"]));
     for part in info["description"]
         .as_str()
         .unwrap_or_default()

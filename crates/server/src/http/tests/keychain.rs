@@ -24,7 +24,7 @@ const RENEWAL: &str = "refresh-me-99";
 
 /// A clock that is so many seconds ahead.
 #[derive(Default)]
-struct Ahead(AtomicU64);
+pub(super) struct Ahead(pub(super) AtomicU64);
 
 impl Clock for Ahead {
     fn now(&self) -> Timestamp {

@@ -1,5 +1,7 @@
 //! Requests against a whole server on a store in memory.
 
+mod actors;
+mod approvals;
 mod backends;
 mod batch_bounds;
 mod batches;
@@ -16,6 +18,7 @@ mod internal;
 mod keychain;
 mod known;
 mod listeners;
+mod metrics;
 mod once;
 mod paths;
 mod platform;
@@ -97,12 +100,15 @@ async fn house_on(store: Arc<dyn Store>) -> House {
 
 /// A house that wants to see tokens.
 async fn closed_house() -> House {
-    let settings = HttpSettings {
+    house_with(Arc::new(MemoryStore::new()), &closed_settings()).await
+}
+
+fn closed_settings() -> HttpSettings {
+    HttpSettings {
         is_dev: false,
         internal_token: Some(InternalToken::new("opens what is internal")),
         ..HttpSettings::default()
-    };
-    house_with(Arc::new(MemoryStore::new()), &settings).await
+    }
 }
 
 async fn house_with(store: Arc<dyn Store>, settings: &HttpSettings) -> House {

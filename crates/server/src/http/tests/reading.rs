@@ -343,7 +343,9 @@ async fn a_store_that_fails_is_told_without_its_words() {
     assert!(ready.header("retry-after").is_some());
     assert_eq!(
         ready.at("/checks"),
-        json!({ "machine_id": "ok", "partitions": "ok", "store": "failed" })
+        json!({
+            "machine_id": "ok", "migrations": "failed", "partitions": "ok", "store": "failed",
+        })
     );
     assert!(ready.at("/reasons/store").is_string());
     assert!(!ready.text.contains("on purpose"), "{}", ready.text);
@@ -351,4 +353,20 @@ async fn a_store_that_fails_is_told_without_its_words() {
     let probe = super::request(axum::http::Method::GET, "/readyz", "");
     let ready = house.send_from(stranger, probe).await;
     assert_eq!(ready.json().get("reasons"), None::<&Value>);
+}
+
+#[tokio::test]
+async fn reads_of_a_run_say_how_far_its_log_was() {
+    let house = house().await;
+    let id = house.finished().await;
+    let run = format!("/api/executions/{id}");
+    let end = house.get(&run).await.at("/event_count").to_string();
+    for path in ["", "/status", "/events?limit=1", "/explain"] {
+        let read = house.get(&format!("{run}{path}")).await;
+        assert_eq!(read.header("x-seq"), Some(&*end), "{path}");
+    }
+    let then = house.get(&format!("{run}/explain?at=2")).await;
+    assert_eq!(then.header("x-seq"), Some("2"), "{}", then.text);
+    let none = house.get("/api/executions/7/status").await;
+    assert_eq!(none.header("x-seq"), None);
 }

@@ -137,7 +137,7 @@ async fn health_is_told_to_everybody() {
         (reply.status, &*reply.text),
         (
             200,
-            r#"{"status":"ok","checks":{"machine_id":"ok","partitions":"ok","store":"ok"}}"#
+            r#"{"status":"ok","checks":{"machine_id":"ok","migrations":"ok","partitions":"ok","store":"ok"}}"#
         )
     );
 }

@@ -242,13 +242,13 @@ async fn each_act_on_a_secret_leaves_one_entry() {
         ];
         assert_eq!(told, expected);
 
-        // They are the entries of the one trail, and nothing else is in it for them.
+        // They are the entries of the one trail, beside those of other acts.
         let auditor = token_of(&house.runtime, "acme", &[Scope::Admin]).await;
         let trail = scene.get(&auditor, "/api/audit?limit=500").await;
         assert_eq!(trail.at("/intact"), true);
         let entries = trail.at("/entries");
         let entries = entries.as_array().unwrap().iter().rev();
-        let of_secrets = entries.map(|entry| entry["secret"]["operation"].as_str().unwrap());
+        let of_secrets = entries.filter_map(|entry| entry["secret"]["operation"].as_str());
         let others = expected.iter().filter(|act| !act.starts_with("platform"));
         assert!(of_secrets.eq(others.map(|act| act.split(' ').nth(1).unwrap())));
 

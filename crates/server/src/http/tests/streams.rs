@@ -1,13 +1,23 @@
 //! Events as they happen.
 
-use axum::body::Body;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use axum::body::{Body, BodyDataStream};
 use axum::http::Method;
 use futures_util::StreamExt as _;
-use noetl_store::{EnabledOutlets, LogPart};
-use noetl_types::{ErrorCode, ExecutionId, Month, Timestamp};
+use noetl_api::tokens::NewToken;
+use noetl_store::{EnabledOutlets, LogPart, MemoryStore, Store};
+use noetl_types::limits::PageLimit;
+use noetl_types::{ErrorCode, ExecutionId, Month, Scope, Timestamp};
 use serde_json::Value;
+use tokio::time::Instant;
 
-use super::{House, Reply, house, request};
+use super::keychain::Ahead;
+use super::tokens::{token_of, with_token};
+use super::{House, Reply, closed_settings, house, house_of, house_with, request};
+use crate::runtime::{Runtime, Settings};
 
 async fn followed(house: &House, path: &str, headers: &[(&'static str, &str)]) -> Reply {
     let mut request = request(Method::GET, path, Body::empty());
@@ -222,4 +232,68 @@ async fn without_a_place_only_what_comes_is_told() {
     assert_eq!(told.len(), 1);
     let wrong = house.get("/api/events/stream?last_event_id=x").await;
     wrong.is_problem(ErrorCode::BadQuery);
+}
+
+/// Follows everything with a token, so far that the answer has begun.
+async fn listening(house: &House, token: &str) -> BodyDataStream {
+    let request = request(Method::GET, "/api/events/stream", Body::empty());
+    let request = with_token(request, token);
+    let response = house.front.answer(&super::peer().into(), request).await;
+    assert_eq!(response.status(), 200);
+    let mut body = response.into_body().into_data_stream();
+    let begin = body.next().await.unwrap().unwrap();
+    assert_eq!(begin, "retry: 2000\n\n");
+    body
+}
+
+/// What else a live answer tells to its end.
+async fn rest(mut body: BodyDataStream) -> String {
+    let mut text = String::new();
+    while let Some(bytes) = body.next().await {
+        text.push_str(str::from_utf8(&bytes.unwrap()).unwrap());
+    }
+    text
+}
+
+/// Time stands still but for who waits, so it tells how long the answer waited and nothing else.
+#[tokio::test(start_paused = true)]
+async fn a_live_answer_ends_within_five_seconds_of_its_token() {
+    let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+    let here = house_with(Arc::clone(&store), &closed_settings()).await;
+    let there = house_with(store, &closed_settings()).await;
+    let token = token_of(&here.runtime, "default", &[Scope::ExecRead]).await;
+    let tokens = here.runtime.tokens(PageLimit::MAX, None).await.unwrap();
+    let mut body = listening(&here, &token).await;
+    // Nothing happens, and whoever is known hears that the connection lives.
+    let alive = body.next().await.unwrap().unwrap();
+    assert_eq!(alive, ": still here\n\n");
+    there
+        .runtime
+        .revoke_token(tokens.tokens[0].id)
+        .await
+        .unwrap();
+    let revoked = Instant::now();
+    assert_eq!(rest(body).await, "");
+    assert!(revoked.elapsed() <= Duration::from_secs(5));
+    let again = request(Method::GET, "/api/events/stream", Body::empty());
+    let again = here.send(with_token(again, &token)).await;
+    again.is_problem(ErrorCode::Unauthenticated);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_live_answer_ends_when_its_token_expires() {
+    let clock = Arc::<Ahead>::default();
+    let store = Arc::new(MemoryStore::new());
+    let runtime = Runtime::open(store, clock.clone(), Settings::default()).await;
+    let house = house_of(runtime.unwrap(), &closed_settings());
+    let wanted = NewToken {
+        name: "for a day".into(),
+        scopes: vec![Scope::ExecRead],
+        ttl_days: Some(1),
+        ..NewToken::default()
+    };
+    let made = house.runtime.create_token(wanted, &"test".into()).await;
+    let body = listening(&house, &made.unwrap().token).await;
+    clock.0.store(2 * 24 * 3600, Ordering::SeqCst);
+    assert_eq!(rest(body).await, "");
 }

@@ -1,11 +1,18 @@
 //! One tenant learns nothing of another, and changes nothing there.
 
+use std::sync::Arc;
+
+use axum::body::Body;
 use axum::http::Method;
+use futures_util::StreamExt as _;
+use noetl_api::paths;
 use noetl_types::Scope;
 use serde_json::{Value, json};
 
-use super::tokens::{filled, routes, token_of};
-use super::{House, Reply, closed_house, is_ok};
+use super::backends::{Shelter, on_every_store};
+use super::tokens::{filled, routes, token_of, with_token};
+use super::{House, Reply, is_ok, request};
+use crate::vault::{Key, KeyRing};
 
 /// What everything of the tenant holds that is spied upon, and nothing else.
 const MARKER: &str = "zebra";
@@ -22,6 +29,22 @@ workflow:
     tool: { kind: approval, title: zebra title }
 ";
 
+const OWN: &str = "apiVersion: noetl.io/v2
+kind: Playbook
+metadata: { name: own_book, path: own/book }
+workflow:
+  - step: ask
+    tool: { kind: approval, title: own }
+";
+
+/// A server that wants to see tokens and keeps secrets, on some store.
+async fn safe_house(shelter: &Shelter) -> House {
+    let key = Key::read(&Key::text_of_new().unwrap()).unwrap();
+    let ring = KeyRing::new(key, Vec::new());
+    let change = |settings: &mut crate::runtime::Settings| settings.keys = Some(Arc::new(ring));
+    shelter.house(super::closed_settings(), change).await
+}
+
 /// A tenant with something of everything.
 struct Tenant {
     token: String,
@@ -31,6 +54,7 @@ struct Tenant {
     catalog_id: String,
     token_id: String,
     reference: String,
+    credential: String,
 }
 
 async fn ok(house: &House, token: &str, method: Method, path: &str, body: Value) -> Reply {
@@ -85,18 +109,40 @@ async fn settle(house: &House) -> Tenant {
         json!({ "name": "zebra-signal", "payload": MARKER }),
     )
     .await;
+    let credential = json!({
+        "name": "zebra_key", "type": "bearer", "data": { "token": "zebra-sesame" },
+        "description": "zebra-purpose",
+    });
+    post("/api/credentials", credential).await;
     let made = json!({ "name": "zebra-token", "scopes": ["exec:read"] });
     let made = post("/api/tokens", made).await;
     let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let catalog_id = registered.text_at("/catalog_id");
+    let keychain = format!("/api/keychain/{catalog_id}/api");
+    let body = json!({ "data": { "token": "zebra-resolved" } });
+    ok(house, &token, Method::POST, &keychain, body).await;
     Tenant {
         execution_id,
         command_id: text(&held["command_id"]),
         lease_token: text(&held["lease_token"]),
-        catalog_id: registered.text_at("/catalog_id"),
+        catalog_id,
         token_id: made.text_at("/id"),
         reference: kept.text_at("/ref"),
+        credential: "zebra_key".to_owned(),
         token,
     }
+}
+
+/// Somebody else with every scope, and a run of its own behind everything of the other; gives its token
+/// and the id of that run.
+async fn spy(house: &House) -> (String, String) {
+    let spy = token_of(&house.runtime, "spy", &public_scopes()).await;
+    let register = "/api/catalog/register";
+    let content = json!({ "content": OWN });
+    ok(house, &spy, Method::POST, register, content).await;
+    let wanted = json!({ "path": "own/book" });
+    let started = ok(house, &spy, Method::POST, "/api/execute", wanted).await;
+    (spy, started.text_at("/execution_id"))
 }
 
 /// Everything that the tenant sees of itself.
@@ -107,6 +153,8 @@ async fn look(house: &House, tenant: &Tenant) -> Vec<String> {
         format!("/api/executions/{id}"),
         format!("/api/executions/{id}/events?limit=500"),
         format!("/api/vars/{id}"),
+        format!("/api/credentials/{}?include_data=true", tenant.credential),
+        format!("/api/keychain/{}/api", tenant.catalog_id),
         "/api/commands".to_owned(),
         "/api/approvals".to_owned(),
         "/api/worker/pools".to_owned(),
@@ -116,7 +164,7 @@ async fn look(house: &House, tenant: &Tenant) -> Vec<String> {
         "/api/dashboard/stats".to_owned(),
     ] {
         let reply = ok(house, &tenant.token, Method::GET, &path, json!({})).await;
-        let moving = ["duration", "last_used_at"];
+        let moving = ["duration", "last_used_at", "access_count", "accessed_at"];
         let mut told = reply.json();
         forget(&mut told, &moving);
         seen.push(format!("{path}: {told}"));
@@ -177,6 +225,8 @@ fn address(route: &str, tenant: &Tenant) -> String {
         "event_id" => tenant.command_id.clone(),
         "token_id" => tenant.token_id.clone(),
         "catalog_id" => tenant.catalog_id.clone(),
+        "credential" => tenant.credential.clone(),
+        "seq" => "1".to_owned(),
         "*playbook_id" => "zebra/book".to_owned(),
         "*path" => "zebra/book/versions".to_owned(),
         // The trail of whoever asks repeats the addresses that they asked for.
@@ -195,6 +245,43 @@ fn address(route: &str, tenant: &Tenant) -> String {
     path.clone() + query.map_or("", |(_, query)| query)
 }
 
+/// Questions that routes take beside their addresses: by what is another tenant's, and from the beginning
+/// where they would tell from now on.
+fn questions(tenant: &Tenant) -> Vec<String> {
+    let (id, credential) = (&tenant.execution_id, &tenant.credential);
+    let who = format!("execution_id={id}&worker_id=zebra-worker");
+    vec![
+        "/api/stream/feed?after=0.0&limit=1000".to_owned(),
+        "/api/executions?path=zebra&q=zebra".to_owned(),
+        format!("/api/executions?parent={id}"),
+        format!("/api/executions?catalog_id={}", tenant.catalog_id),
+        "/api/executions?label=zebra%3Dzebra".to_owned(),
+        format!("/api/commands?execution_id={id}"),
+        "/api/commands?worker_id=zebra-worker".to_owned(),
+        "/api/worker/pools?name=zebra-worker".to_owned(),
+        "/api/credentials?q=zebra".to_owned(),
+        format!("/api/credentials/{credential}?include_data=true"),
+        format!("/api/credentials/{credential}?include_data=true&{who}"),
+        format!("/api/credentials/{credential}/sealed?{who}"),
+        format!("/api/keychain/{}/api?execution_id={id}", tenant.catalog_id),
+    ]
+}
+
+/// What somebody is told who follows everything from the beginning until it sees a run of its own.
+async fn followed(house: &House, token: &str, own: &str) -> String {
+    let path = format!("{}?last_event_id=0.0", paths::EVENTS_STREAM);
+    let request = with_token(request(Method::GET, &path, Body::empty()), token);
+    let response = house.front.answer(&super::peer().into(), request).await;
+    assert_eq!(response.status(), 200);
+    let mut body = response.into_body().into_data_stream();
+    let mut text = String::new();
+    while !text.contains(own) {
+        let bytes = body.next().await.unwrap().unwrap();
+        text.push_str(str::from_utf8(&bytes).unwrap());
+    }
+    text
+}
+
 /// Every scope that a tenant gives.
 fn public_scopes() -> Vec<Scope> {
     let scopes = Scope::ALL.iter().copied();
@@ -202,9 +289,8 @@ fn public_scopes() -> Vec<Scope> {
 }
 
 /// Whether an answer merely repeats the address or the body of its own request.
-fn learned(reply: &Reply, path: &str, body: &Value) -> bool {
+fn learned(reply: &Reply, path: &str, asked: &str) -> bool {
     let said = reply.text.replace(path, "");
-    let asked = format!("{path} {body}");
     // A word of the request that comes back tells nothing; anything longer does.
     let words =
         said.split(|letter: char| !letter.is_alphanumeric() && letter != '-' && letter != '_');
@@ -215,29 +301,48 @@ fn learned(reply: &Reply, path: &str, body: &Value) -> bool {
 
 #[tokio::test]
 async fn a_tenant_learns_and_changes_nothing_of_another() {
-    let house = closed_house().await;
+    on_every_store(spied_upon).await;
+}
+
+async fn spied_upon(shelter: &Shelter) {
+    let house = safe_house(shelter).await;
     let theirs = settle(&house).await;
     let before = look(&house, &theirs).await;
-    assert!(before.iter().any(|seen| seen.contains(MARKER)));
-    let spy = token_of(&house.runtime, "spy", &public_scopes()).await;
+    for seen in ["zebra-workload", "zebra-sesame", "zebra-resolved"] {
+        assert!(before.iter().any(|told| told.contains(seen)), "{seen}");
+    }
+    let (spy, own) = spy(&house).await;
+    let told = followed(&house, &spy, &own).await;
+    assert!(!told.contains(MARKER), "{told}");
+    let mut requests = Vec::new();
     for (method, route) in routes() {
         let path = address(&route.path, &theirs);
-        for body in bodies(&theirs) {
-            let reply = house.call(&spy, method.clone(), &path, body.clone()).await;
-            assert_ne!(reply.status, 500, "{method} {path} {body}: {}", reply.text);
-            assert!(
-                !learned(&reply, &path, &body),
-                "{method} {path} {body}: {}",
-                reply.text
-            );
-        }
+        let bodies = bodies(&theirs).into_iter();
+        requests.extend(bodies.map(|body| (method.clone(), path.clone(), body)));
+    }
+    let questions = questions(&theirs).into_iter();
+    requests.extend(questions.map(|path| (Method::GET, path, json!({}))));
+    // The trail of whoever asks repeats the addresses that they asked for.
+    let mut all = String::new();
+    for (method, path, body) in requests {
+        let reply = house.call(&spy, method.clone(), &path, body.clone()).await;
+        assert_ne!(reply.status, 500, "{method} {path} {body}: {}", reply.text);
+        let asked = format!("{path} {body}");
+        all.push_str(&path);
+        let is_trail = path == paths::AUDIT;
+        let told = learned(&reply, &path, if is_trail { &all } else { &asked });
+        assert!(!told, "{method} {path} {body}: {}", reply.text);
     }
     assert_eq!(look(&house, &theirs).await, before);
 }
 
 #[tokio::test]
 async fn what_is_foreign_looks_like_what_is_not_there() {
-    let house = closed_house().await;
+    on_every_store(compared).await;
+}
+
+async fn compared(shelter: &Shelter) {
+    let house = safe_house(shelter).await;
     let theirs = settle(&house).await;
     let nothing = Tenant {
         token: String::new(),
@@ -247,44 +352,39 @@ async fn what_is_foreign_looks_like_what_is_not_there() {
         catalog_id: "7000000000000000002".to_owned(),
         token_id: "7000000000000000003".to_owned(),
         reference: "noetl://execution/7000000000000000000/result/zebra/9".to_owned(),
+        credential: "nobodys_key".to_owned(),
     };
-    let spy = token_of(&house.runtime, "spy", &public_scopes()).await;
+    let (spy, _) = spy(&house).await;
+    let bare = |reply: &Reply, tenant: &Tenant| {
+        let mut told = reply.json();
+        forget(&mut told, &["request_id"]);
+        let told = told.to_string();
+        told.replace(&tenant.execution_id, "ID")
+            .replace(&tenant.command_id, "ID")
+            .replace(&tenant.token_id, "ID")
+            .replace(&tenant.credential, "ID")
+    };
+    let is_named = |path: &str| path.contains("_id}") || path.contains("{credential}");
     for (method, route) in routes() {
-        if !route.path.contains("_id}") {
+        if !is_named(&route.path) {
             continue;
         }
+        let path = address(&route.path, &theirs);
+        let elsewhere = address(&route.path, &nothing);
         for (body, other) in bodies(&theirs).into_iter().zip(bodies(&nothing)) {
-            let (path, elsewhere) = (
-                address(&route.path, &theirs),
-                address(&route.path, &nothing),
-            );
             let foreign = house.call(&spy, method.clone(), &path, body).await;
             let unknown = house.call(&spy, method.clone(), &elsewhere, other).await;
-            assert_eq!(
-                foreign.status, unknown.status,
-                "{method} {path}: {}",
-                foreign.text
-            );
-            let bare = |reply: &Reply, tenant: &Tenant| {
-                let mut told = reply.json();
-                forget(&mut told, &["request_id"]);
-                let told = told.to_string();
-                told.replace(&tenant.execution_id, "ID")
-                    .replace(&tenant.command_id, "ID")
-                    .replace(&tenant.token_id, "ID")
-            };
-            assert_eq!(
-                bare(&foreign, &theirs),
-                bare(&unknown, &nothing),
-                "{method} {path}"
-            );
+            let (told, expected) = (&foreign.text, unknown.status);
+            assert_eq!(foreign.status, expected, "{method} {path}: {told}");
+            let (foreign, unknown) = (bare(&foreign, &theirs), bare(&unknown, &nothing));
+            assert_eq!(foreign, unknown, "{method} {path}");
         }
     }
 }
 
 #[tokio::test]
 async fn workers_of_one_name_in_two_tenants_do_not_meet() {
-    let house = closed_house().await;
+    let house = safe_house(&Shelter::memory()).await;
     let theirs = settle(&house).await;
     let own = token_of(&house.runtime, "spy", &[Scope::Worker, Scope::ExecRead]).await;
     let name = json!({ "name": "zebra-worker" });

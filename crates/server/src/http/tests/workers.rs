@@ -1,9 +1,12 @@
 //! Workers over the wire.
 
 use axum::http::Method;
-use noetl_types::ErrorCode;
-use serde_json::json;
+use noetl_api::tokens::NewToken;
+use noetl_types::{ErrorCode, PoolName, Scope, TenantId};
+use serde_json::{Value, json};
 
+use super::backends::{Shelter, on_every_store};
+use super::tokens::token_of;
 use super::{house, is_ok, request};
 
 #[tokio::test]
@@ -128,4 +131,79 @@ async fn who_waits_for_work_is_answered_at_a_stop() {
     let (leased, ()) = tokio::join!(house.post("/api/commands/lease", wanted), stop);
     assert_eq!(leased.json(), json!({ "commands": [], "poll_after_ms": 0 }));
     assert!(started.elapsed().as_secs() < 30);
+}
+
+/// The name of a worker is no secret, so whoever is bound to a pool gets nowhere by it in another.
+#[tokio::test]
+async fn who_is_bound_to_a_pool_ends_and_keeps_nothing_of_another() {
+    on_every_store(bound_to_a_pool).await;
+}
+
+async fn bound_to_a_pool(shelter: &Shelter) {
+    let house = shelter.house(super::closed_settings(), |_| ()).await;
+    let user = [Scope::ExecRun, Scope::CatalogWrite];
+    let user = token_of(&house.runtime, "acme", &user).await;
+    let free = token_of(&house.runtime, "acme", &[Scope::Worker]).await;
+    let bound = NewToken {
+        name: "gpu-worker".into(),
+        scopes: vec![Scope::Worker, Scope::ExecRun],
+        pools: Some(vec![PoolName::new("gpu").unwrap()]),
+        tenant_id: Some(TenantId::new("acme").unwrap()),
+        ..NewToken::default()
+    };
+    let bound = house.runtime.create_token(bound, &"test".into()).await;
+    let bound = bound.unwrap().token.to_string();
+    let post = async |token: &str, path: &str, body: Value| {
+        house.call(token, Method::POST, path, body).await
+    };
+    let content = json!({ "content": super::TWO_STEPS });
+    let registered = post(&user, "/api/catalog/register", content).await;
+    assert!(is_ok(&registered), "{}", registered.text);
+    post(&user, "/api/execute", json!({ "path": "demo/two" })).await;
+    let lease = json!({ "worker_id": "w1", "pool": "shared", "wait_ms": 10_000 });
+    let command = post(&free, "/api/commands/lease", lease)
+        .await
+        .at("/commands/0");
+
+    let name = json!({ "name": "w1" });
+    let named = |name: &str, pool: &str| json!({ "name": name, "labels": { "pool_name": pool } });
+    let (register, heartbeat) = ("/api/worker/pool/register", "/api/worker/pool/heartbeat");
+    let leave = "/api/worker/pool/deregister";
+    // The worker holds a command and is not registered; nor is it whoever takes its name meanwhile.
+    for _ in 0..2 {
+        let refused = post(&bound, leave, name.clone()).await;
+        refused.is_problem(ErrorCode::Forbidden);
+        assert!(is_ok(&post(&bound, register, named("w1", "gpu")).await));
+    }
+    assert!(is_ok(&post(&free, register, named("w1", "shared")).await));
+    for (path, body) in [
+        (leave, name.clone()),
+        (heartbeat, name.clone()),
+        (register, named("w1", "gpu")),
+        ("/api/worker/pool/drain", name.clone()),
+    ] {
+        let refused = post(&bound, path, body).await;
+        refused.is_problem(ErrorCode::Forbidden);
+    }
+    let broker = json!({ "name": "w1", "kind": "broker" });
+    assert!(is_ok(&post(&bound, leave, broker).await));
+    let server = json!({ "name": "w1", "kind": "server_api" });
+    let server = post(&free, leave, server).await;
+    server.is_problem(ErrorCode::Forbidden);
+    let alive = post(&free, heartbeat, name.clone()).await;
+    assert_eq!(alive.at("/drain"), false, "{}", alive.text);
+    let report = super::completed(&command, &json!({}));
+    let reported = post(&free, "/api/commands/report", report).await;
+    assert_eq!(reported.text_at("/results/0/status"), "accepted");
+
+    // In its own pool it comes, lives and goes.
+    for (path, body) in [
+        (register, named("w2", "gpu")),
+        (heartbeat, json!({ "name": "w2" })),
+        (leave, json!({ "name": "w2" })),
+        (leave, json!({ "name": "w2" })),
+    ] {
+        let reply = post(&bound, path, body).await;
+        assert!(is_ok(&reply), "{path}: {}", reply.text);
+    }
 }

@@ -32,6 +32,9 @@ impl Runtime {
             Some(at) => {
                 let (definition, state, head) = self.state_at(&row, at).await?;
                 as_it_was(&mut row, &state, head);
+                if let Some(seen) = self.seq_seen() {
+                    seen.note_earlier(row.head.version);
+                }
                 Some((definition, state))
             }
         };

@@ -14,6 +14,7 @@ use noetl_types::{
     CommandId, ErrorCode, EventId, EventType, ExecutionId, Json, NewEvent, Seq, Text, WorkerId,
 };
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::hearing::{Heard, Hearing};
 use super::tale::{SENT_SHA256, Tale};
@@ -71,10 +72,12 @@ impl Remarks {
 impl Runtime {
     /// Takes an event. The same one again, by its id, is answered as it was the first time.
     pub async fn take_event(&self, post: EventPost) -> Result<EventAnswer, RuntimeError> {
+        let began = Instant::now();
         let tale = Tale::read(post.execution_id, post.worker_id, post.event)?;
         let tales = [tale.hiding(&self.lent_for(post.execution_id))];
         let call = self.call(post.execution_id, &tales)?;
         let answer = self.take(&call).await?.pop();
+        self.metrics().ingested(began.elapsed());
         answer.ok_or_else(|| RuntimeError::refused(ErrorCode::Internal, "an event without answer"))
     }
 
@@ -84,6 +87,7 @@ impl Runtime {
             let text = format!("a call brings at most {MAX_EVENT_BATCH} events");
             return Err(RuntimeError::refused(ErrorCode::Validation, text));
         }
+        let began = Instant::now();
         let lent = self.lent_for(batch.execution_id);
         let mut tales = Vec::with_capacity(batch.events.len());
         for told in batch.events {
@@ -92,6 +96,7 @@ impl Runtime {
         }
         let call = self.call(batch.execution_id, &tales)?;
         let answers = self.take(&call).await?;
+        self.metrics().ingested(began.elapsed());
         let generated = answers.iter().map(|answer| answer.commands_generated);
         Ok(EventBatchAnswer {
             status: "ok".into(),

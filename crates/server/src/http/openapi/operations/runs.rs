@@ -3,7 +3,7 @@
 use noetl_api::execution::ExecutionLine;
 use noetl_api::explain::ExplainQuery;
 use noetl_api::paths;
-use noetl_api::query::{DetailQuery, EventsQuery, ExecutionsQuery};
+use noetl_api::query::{ApprovalsQuery, DetailQuery, EventsQuery, ExecutionsQuery};
 use noetl_types::ErrorCode::{
     AlreadyDecided, AlreadyTerminal, DedupMismatch, Forbidden, IllegalTransition, NotFound,
     OwnedByOther, RetentionDropped, TooLarge, Validation,
@@ -15,6 +15,11 @@ use super::queries::{Follow, Replay, Resolve};
 use super::{Operation, Tag, delete, get, post, put};
 
 pub(super) const LIVE: &[&str] = &["text/event-stream", "application/jsonl"];
+
+const AS_OF: &[(&str, &str)] = &[(
+    "X-Seq",
+    "The place of the log that the answer is of: the end that it had, or where `at` is.",
+)];
 
 pub(super) fn operations() -> Vec<Operation> {
     let mut all = starting();
@@ -50,23 +55,24 @@ fn looking() -> Vec<Operation> {
             ]),
         get("execution", paths::EXECUTION, tag, "A run with its workload and a page of its log")
             .query::<DetailQuery>()
-            .fails(&[RetentionDropped]),
-        get("execution_status", paths::EXECUTION_STATUS, tag, "Where a run stands, its variables, its result or error"),
+            .headers(AS_OF),
+        get("execution_status", paths::EXECUTION_STATUS, tag, "Where a run stands, its variables, its result or error")
+            .headers(AS_OF),
         get("execution_events", paths::EXECUTION_EVENTS, tag, "The log of a run")
             .details("`next_cursor` is the `cursor` of the next page, and absent at the end.")
             .query::<EventsQuery>()
-            .fails(&[RetentionDropped]),
+            .headers(AS_OF),
         get("follow_execution", paths::EXECUTION_EVENTS_STREAM, tag, "The log of a run as it grows, to its end")
             .details("Server-sent events, or lines of JSON where `Accept` is `application/jsonl`. Each event is an `EventView`; its id is its `seq`, by which `Last-Event-ID` goes on.")
             .query::<Follow>()
             .answers::<String>()
             .of_media(LIVE),
         get("explain_execution", paths::EXECUTION_EXPLAIN, tag, "Why a run waits, or how it came to its end")
-            .query::<ExplainQuery>(),
+            .query::<ExplainQuery>()
+            .headers(AS_OF),
         post("analyze_execution", paths::EXECUTION_ANALYZE, tag, "The same with some of its events, as classic clients ask")
             .details("Of the last `max_events` events it shows `event_sample_size`: those that tell of a failure, then the newest.")
-            .only_reads()
-            .fails(&[RetentionDropped]),
+            .only_reads(),
         get("replay_state", paths::REPLAY_STATE, tag, "What a run looked like at any moment of it")
             .details("Folded from its log, with a checksum.")
             .query::<Replay>()
@@ -157,7 +163,9 @@ fn signals() -> Vec<Operation> {
             paths::APPROVALS,
             tag,
             "What waits for a person",
-        ),
+        )
+        .details("`next_cursor` is the `cursor` of the next page, and absent at the end.")
+        .query::<ApprovalsQuery>(),
         post(
             "decide",
             paths::EXECUTION_APPROVE,
