@@ -667,7 +667,13 @@ class CommandReport:
     task_attempt: int | None = None
     """The attempt of the last task, from 1."""
     retries: list[RetriedTask] | None = None
-    """Attempts of tasks that failed and were made again."""
+    """Attempts of tasks that failed and were made again, as far as the worker does not know that
+    the server was told of them.
+    """
+    retries_before: int | None = None
+    """How many there were before those, in this attempt of the command: what was told already is
+    known by it.
+    """
     claimed_at: str | None = None
     """Since when it was the worker's, as its lease said."""
     lease_until: str | None = None
@@ -2841,6 +2847,10 @@ class TaskReport:
     """How often it ran."""
     duration_ms: int | None = None
     """How long it ran, all attempts together."""
+    stdout: str | None = None
+    """What its last run wrote to its standard output besides giving data; the end of it."""
+    stderr: str | None = None
+    """The same of the error output."""
 
 
 @dataclass(kw_only=True)

@@ -242,9 +242,14 @@ pub struct CommandReport {
     /// The attempt of the last task, from 1.
     #[serde(default = "first")]
     pub task_attempt: u32,
-    /// Attempts of tasks that failed and were made again.
+    /// Attempts of tasks that failed and were made again, as far as the worker does not know that the
+    /// server was told of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retries: Vec<RetriedTask>,
+    /// How many there were before those, in this attempt of the command: what was told already is
+    /// known by it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub retries_before: u32,
     /// Since when it was the worker's, as its lease said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub claimed_at: Option<Timestamp>,
@@ -274,6 +279,13 @@ impl CommandReport {
             error: self.error.map(|error| secrets.hide_error(error)),
             ..self
         };
+        for task in &mut hidden.tasks {
+            for text in [&mut task.stdout, &mut task.stderr].into_iter().flatten() {
+                if let Some(shown) = secrets.hidden_in(text) {
+                    *text = Text::lossy(&shown);
+                }
+            }
+        }
         for retry in &mut hidden.retries {
             retry.error = secrets.hide_error(retry.error.clone());
         }
@@ -300,6 +312,11 @@ fn hide_onward(secrets: &Secrets, onward: Json) -> Json {
 
 const fn first() -> u32 {
     1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// What became of the rows of a frame.
@@ -360,6 +377,12 @@ pub struct TaskReport {
     /// How long it ran, all attempts together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
+    /// What its last run wrote to its standard output besides giving data; the end of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdout: Option<Text>,
+    /// The same of the error output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr: Option<Text>,
 }
 
 /// How a task went.
@@ -474,6 +497,14 @@ mod tests {
             bytes: 8,
             errors: vec![RowError { row: 0, error }],
         });
+        report.tasks = vec![TaskReport {
+            label: "sesame-1".into(),
+            status: TaskStatus::Error,
+            attempts: 1,
+            duration_ms: None,
+            stdout: Some("it is sesame-1".into()),
+            stderr: Some("sesame-1\nno".into()),
+        }];
         let mut secrets = Secrets::default();
         secrets.add_text("sesame-1");
         let hidden = report.hiding(&secrets);
@@ -492,7 +523,7 @@ mod tests {
             ))
         );
         let told = serde_json::to_string(&hidden).unwrap();
-        // Those are the three names above.
-        assert_eq!(told.matches("sesame-1").count(), 3, "{told}");
+        // Those are the four names above.
+        assert_eq!(told.matches("sesame-1").count(), 4, "{told}");
     }
 }

@@ -66,8 +66,8 @@ pub use slot::{RunSlot, Slot, SlotChange, SlotGrant, SlotHolder, SlotWant};
 pub use state::{
     Act, Arrival, CallResult, Command, CommandPhase, CommandStage, CursorState, FOLD_VERSION,
     FrameEnd, KeptSignal, Latest, LeadEvent, Left, LifeStage, LoopState, MAX_KEPT_SIGNALS,
-    OpenTimer, OpenWait, Outcome, Output, Parked, RelayState, Run, SnapshotError, State, StepStage,
-    StepState, StepStatus, TakenSignal, Timer, WaitKind, Waiting, Work,
+    OpenTimer, OpenWait, Outcome, Output, Parked, RelayState, Retries, Run, SnapshotError, State,
+    StepStage, StepState, StepStatus, TakenSignal, Timer, WaitKind, Waiting, Work,
 };
 pub use step_set::StepSet;
 

@@ -1,5 +1,7 @@
 //! Bounds on values that leave a worker or enter the log, measured without writing them out.
 
+use std::borrow::Cow;
+
 use noetl_types::limits::MAX_JSON_DEPTH;
 use noetl_types::{Json, TaskError, Text};
 
@@ -91,6 +93,29 @@ fn bounded_message(message: Text) -> Text {
     Text::from(format!("{}…", &message[..cut]))
 }
 
+/// Bytes of what a task wrote that the log keeps beside its data, of each of its two outputs.
+pub const MAX_OUTPUT_BYTES: usize = 16 << 10;
+
+/// The end of what a task wrote, small enough for the log; what is missing is said in its place.
+pub fn end_of_output(text: &str) -> Cow<'_, str> {
+    if text.len() <= MAX_OUTPUT_BYTES {
+        return Cow::Borrowed(text);
+    }
+    let over = text.len() - MAX_OUTPUT_BYTES + CUT_MARK_BYTES;
+    let cut = text.ceil_char_boundary(over);
+    // A line that lost its beginning says something else than it did, but a very long one is better
+    // than nothing.
+    let line = text[cut..].find('\n').filter(|end| *end < LONGEST_LINE);
+    let cut = line.map_or(cut, |end| cut + end + '\n'.len_utf8());
+    let left = &text[cut..];
+    Cow::Owned(format!("[{cut} bytes before this are not kept]\n{left}"))
+}
+
+/// Bytes for the mark at the place of what was cut off.
+const CUT_MARK_BYTES: usize = 64;
+/// Bytes of a line that is left out because its beginning is.
+const LONGEST_LINE: usize = 1 << 10;
+
 #[cfg(test)]
 mod tests {
     use noetl_types::TaskErrorKind;
@@ -132,6 +157,23 @@ mod tests {
         assert_eq!(bounded.code, Some(Json::from(7)));
         let small = TaskError::new(TaskErrorKind::Transform, "no");
         assert_eq!(bounded_error(small.clone()), small);
+    }
+
+    #[test]
+    fn of_a_long_output_the_last_lines_are_kept() {
+        assert_eq!(end_of_output("short\n"), "short\n");
+        let long: String = (0..10_000).map(|line| format!("line {line} é\n")).collect();
+        let kept = end_of_output(&long);
+        assert!(kept.len() <= MAX_OUTPUT_BYTES);
+        let (mark, lines) = kept.split_once('\n').unwrap();
+        let missing = long.len() - lines.len();
+        assert_eq!(mark, format!("[{missing} bytes before this are not kept]"));
+        assert!(lines.starts_with("line ") && lines.ends_with("line 9999 é\n"));
+        // It is small enough, so it stays as it is the next time.
+        assert_eq!(end_of_output(&kept), *kept);
+        let one_line = format!("{}\n", "é".repeat(MAX_OUTPUT_BYTES));
+        let kept = end_of_output(&one_line).len();
+        assert!((MAX_OUTPUT_BYTES / 2..=MAX_OUTPUT_BYTES).contains(&kept));
     }
 
     #[test]

@@ -142,6 +142,7 @@ fn done(command: &LeasedCommand) -> CommandReport {
         frame: None,
         task_attempt: 1,
         retries: Vec::new(),
+        retries_before: 0,
         claimed_at: Some(command.claimed_at),
         lease_until: Some(command.lease_until),
         started_at: Some(command.claimed_at),

@@ -205,6 +205,7 @@ fn done(command: &LeasedCommand) -> CommandReport {
         tasks: Vec::new(),
         task_attempt: 1,
         retries: Vec::new(),
+        retries_before: 0,
         frame: None,
         claimed_at: Some(command.claimed_at),
         lease_until: Some(command.lease_until),

@@ -12,6 +12,7 @@ mod container;
 pub mod egress;
 mod http;
 mod lenient;
+mod limit;
 mod mcp;
 mod nats;
 mod noop;

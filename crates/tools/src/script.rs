@@ -75,7 +75,8 @@ impl Script {
         };
         let started = Instant::now();
         let (status, written) = program.run(&self.settings, scope).await?;
-        Ok(outcome(status, &written, started.elapsed()))
+        let outcome = outcome(status, &written, started.elapsed());
+        Ok(self.settings.walls.told(outcome))
     }
 }
 

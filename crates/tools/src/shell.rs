@@ -123,11 +123,11 @@ impl Shell {
         }
         let mut data = JsonMap::from([("exit_code".into(), Json::from(code))]);
         written.put_into(&mut data);
-        Ok(Outcome {
+        Ok(self.settings.walls.told(Outcome {
             data: data.into(),
             error: end.map(|status| failed(status, &written)),
             ..Outcome::default()
-        })
+        }))
     }
 }
 

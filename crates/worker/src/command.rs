@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use noetl_api::command::{
-    CommandReport, FrameReport, LeasedCommand, ReportStatus, RetriedTask, RowError, TaskReport,
-    TaskStatus,
+    CommandReport, FrameReport, LeasedCommand, ReportStatus, RowError, TaskReport, TaskStatus,
 };
 use noetl_playbook::carried::Carried;
 use noetl_playbook::shift::{
@@ -19,6 +18,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::held::Held;
 use crate::panics::caught;
+use crate::progress::{Progress, Untold};
 use crate::report::Outgoing;
 use crate::secrets::Locker;
 use crate::shop::Shop;
@@ -41,7 +41,13 @@ pub(crate) async fn work(shop: Arc<Shop>, command: LeasedCommand, slot: OwnedSem
         command: &command,
         locker: &locker,
     };
-    let finished = match caught(work.run()).await {
+    let progress = Progress::new(&shop, &held, &command, started_at);
+    let finished = tokio::select! {
+        biased;
+        finished = caught(work.run(&progress)) => finished,
+        never = progress.tell(&locker) => match never {},
+    };
+    let finished = match finished {
         Ok(finished) => finished,
         Err(panicked) => {
             tracing::error!(
@@ -65,7 +71,12 @@ pub(crate) async fn work(shop: Arc<Shop>, command: LeasedCommand, slot: OwnedSem
         shop.holdings.release(&held);
         return;
     };
-    let report = report(&command, finished, started_at, shop.now());
+    let report = report(
+        &command,
+        finished,
+        progress.left(),
+        (started_at, shop.now()),
+    );
     let report = report.hiding(&locker.hidden.known());
     in_flight.ends(&report, began.elapsed());
     // The receiver lives as long as there are slots to run commands in.
@@ -81,10 +92,10 @@ struct Work<'w> {
 
 impl Work<'_> {
     /// What came of it; nothing where it was cancelled.
-    async fn run(&self) -> Option<Finished> {
+    async fn run(&self, progress: &Progress<'_>) -> Option<Finished> {
         let prepared = self.held.cancel.run_until_cancelled(self.prepare()).await?;
         match prepared {
-            Ok(shift) => self.drive(shift).await,
+            Ok(shift) => self.drive(shift, progress).await,
             Err(error) => Some(failed(error)),
         }
     }
@@ -142,7 +153,7 @@ impl Work<'_> {
     }
 
     /// Does what the shift says until it is done, cancelled or out of time.
-    async fn drive(&self, mut shift: Shift) -> Option<Finished> {
+    async fn drive(&self, mut shift: Shift, progress: &Progress<'_>) -> Option<Finished> {
         let cancel = &self.held.cancel;
         let mut calls = 0_u32;
         loop {
@@ -153,6 +164,7 @@ impl Work<'_> {
                 now: Some(self.shop.now()),
                 dice: self.shop.chance.dice(),
             };
+            progress.note(shift.take_retries());
             shift = match shift.next(moment) {
                 Do::Done(finished) => return Some(*finished),
                 Do::Call(_, calling) if self.held.is_overdue() => {
@@ -168,7 +180,8 @@ impl Work<'_> {
                         None => return Some(calling.stop(overdue())),
                     }
                 }
-                Do::Wait(delay, shift) => {
+                Do::Wait(delay, mut shift) => {
+                    progress.waits(shift.take_retries(), delay);
                     let wait = self.in_time(tokio::time::sleep(delay.into()));
                     match cancel.run_until_cancelled(wait).await? {
                         Some(()) => shift,
@@ -330,8 +343,8 @@ fn frame_report(frame: shift::FrameReport) -> FrameReport {
 fn report(
     command: &LeasedCommand,
     finished: Finished,
-    started_at: Timestamp,
-    finished_at: Timestamp,
+    left: Untold,
+    (started_at, finished_at): (Timestamp, Timestamp),
 ) -> CommandReport {
     let (status, onward) = match (&finished.error, finished.ahead) {
         (Some(_), _) => (ReportStatus::Failed, None),
@@ -348,13 +361,10 @@ fn report(
         },
         attempts: task.attempts,
         duration_ms: task.duration.map(Millis::as_ms),
+        stdout: task.stdout,
+        stderr: task.stderr,
     });
-    let retries = finished.retries.into_iter().map(|retry| RetriedTask {
-        error: retry.error,
-        attempt: retry.attempt,
-        retry_in_ms: retry.retry_in,
-        at: retry.at,
-    });
+    let (retries, retries_before) = left.with(finished.retries);
     CommandReport {
         execution_id: command.execution_id,
         command_id: command.command_id,
@@ -369,7 +379,8 @@ fn report(
         tasks: tasks.collect(),
         frame: finished.frame.map(frame_report),
         task_attempt: finished.attempt,
-        retries: retries.collect(),
+        retries,
+        retries_before,
         claimed_at: Some(command.claimed_at),
         lease_until: Some(command.lease_until),
         started_at: Some(started_at),

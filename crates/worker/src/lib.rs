@@ -14,6 +14,8 @@
 //!   next command, or a poll that waits for one.
 //! - What is lost is not reported: once the server says that a lease is gone, or a command cancelled,
 //!   its tool is stopped and nothing more is told.
+//! - What takes a while is told meanwhile: that a command is at work, and which attempts failed that are
+//!   made again. It decides nothing, and what nobody heard is in the report.
 //! - A worker outlives its server: reports are kept and sent again, and tasks go on meanwhile.
 //!
 //! Must not: open the platform's database, or decide what follows from a result.
@@ -28,6 +30,7 @@ mod library;
 mod metrics;
 mod panics;
 mod poll;
+mod progress;
 mod report;
 mod secrets;
 mod settings;

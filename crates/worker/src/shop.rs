@@ -28,6 +28,9 @@ const SHORTEST_PACE: Duration = Duration::from_millis(50);
 /// that must not wait for as long as a lease may last.
 const LONGEST_PACE: Duration = Duration::from_secs(10);
 
+/// Calls at once that only say how far commands are.
+const SAYING: usize = 4;
+
 /// What the parts of a worker share.
 pub(crate) struct Shop {
     pub(crate) api: Arc<dyn WorkerApi>,
@@ -44,6 +47,8 @@ pub(crate) struct Shop {
     /// One permit for each command that may run at once.
     pub(crate) slots: Arc<Semaphore>,
     pub(crate) outbox: mpsc::UnboundedSender<Outgoing>,
+    /// Commands that tell at once how far they are; the others wait for their turn.
+    pub(crate) saying: Semaphore,
     /// Set when no more work is wanted.
     pub(crate) leaving: CancellationToken,
     /// Set when everything must end.
@@ -79,6 +84,7 @@ impl Shop {
             chance: Chance::new(),
             slots: Arc::new(Semaphore::new(slots)),
             outbox,
+            saying: Semaphore::new(SAYING),
             leaving,
             ending: CancellationToken::new(),
             pace_changed: Notify::new(),

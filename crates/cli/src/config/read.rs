@@ -1,5 +1,6 @@
 //! How the texts of settings are read. Faults say what would be right.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -177,6 +178,42 @@ pub(super) fn folders(text: &str) -> Result<Vec<PathBuf>, Fault> {
     text.split(',').map(folder).collect()
 }
 
+/// Addresses of servers by their names.
+pub(super) fn named_urls(text: &str) -> Result<BTreeMap<String, String>, Fault> {
+    let mut named = BTreeMap::new();
+    for item in text.split(',') {
+        let (name, address) = item
+            .split_once('=')
+            .map(|(name, address)| (name.trim(), address.trim()))
+            .filter(|(name, _)| is_name(name))
+            .ok_or_else(|| format!("'{item}' has to be a name, = and an address"))?;
+        url(address).map_err(|fault| format!("of '{name}': {fault}"))?;
+        if named.insert(name.to_owned(), address.to_owned()).is_some() {
+            return Err(format!("'{name}' is there twice"));
+        }
+    }
+    Ok(named)
+}
+
+/// Letters, digits and a few signs: nothing that could be taken for an address.
+fn is_name(name: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    !name.is_empty() && name.chars().all(is_letter)
+}
+
+/// Images of containers; a star at the end stands for any rest.
+pub(super) fn images(text: &str) -> Result<Vec<String>, Fault> {
+    let image = |text: &str| {
+        let text = text.trim();
+        let start = text.strip_suffix('*').unwrap_or(text);
+        if text.is_empty() || start.contains('*') || text.contains(char::is_whitespace) {
+            return Err(format!("'{text}' is no image; a star may stand at the end"));
+        }
+        Ok(text.to_owned())
+    };
+    text.split(',').map(image).collect()
+}
+
 pub(super) fn sandbox(text: &str) -> Result<SandboxMode, Fault> {
     SandboxMode::parse(text).ok_or_else(|| "it has to be off, best_effort or strict".to_owned())
 }
@@ -195,5 +232,40 @@ pub(super) fn log_format(text: &str) -> Result<LogFormat, Fault> {
         "text" => Ok(LogFormat::Text),
         "json" => Ok(LogFormat::Json),
         _ => Err("it has to be auto, text or json".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_have_names_and_addresses() {
+        let read = named_urls("a=http://h/mcp, b-2=https://h:8443/x?y=1").unwrap();
+        assert_eq!(read["a"], "http://h/mcp");
+        assert_eq!(read["b-2"], "https://h:8443/x?y=1");
+        for wrong in [
+            "",
+            "a",
+            "=http://h",
+            "a=h",
+            "a b=http://h",
+            "a=http://h,a=http://i",
+            "a=http://h,",
+        ] {
+            assert!(named_urls(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn images_may_end_in_a_star() {
+        assert_eq!(
+            images("alpine:3, r.example.com/*").unwrap(),
+            ["alpine:3", "r.example.com/*"]
+        );
+        assert_eq!(images("*").unwrap(), ["*"]);
+        for wrong in ["", "a,", "a*b", "*a", "a b"] {
+            assert!(images(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -18,8 +18,9 @@ use super::{LogFormat, Role, StoreChoice, read};
 
 pub(crate) use earlier::{AUTO_RECREATE, EARLIER, RUNTIME_SWEEP};
 pub(crate) use limits::{
-    BODY_MAX, INLINE_MAX, MAX_ATTEMPTS, MAX_LIVE, POSTGRES_MIN_CONNECTIONS, RESULT_MAX,
-    STATEMENT_CACHE,
+    BODY_MAX, CONTAINER_IMAGES, INLINE_MAX, MAX_ATTEMPTS, MAX_LIVE, MCP_SERVERS,
+    POSTGRES_MIN_CONNECTIONS, RESULT_MAX, STATEMENT_CACHE, TASK_FILE_SIZE, TASK_MEMORY,
+    TASK_PROCESSES,
 };
 pub(crate) use switches::{DEBUG, DISABLE_METRICS, SQL_CONSOLE, UNSAFE_DURABILITY};
 
@@ -670,7 +671,7 @@ pub(crate) static WORKER_METRICS_BIND: Setting<SocketAddr> = Setting::absent(
 );
 
 /// Every setting, in the order in which they are shown.
-pub(crate) static TABLE: [&dyn AnySetting; 99] = [
+pub(crate) static TABLE: [&dyn AnySetting; 104] = [
     &DATA_DIR,
     &STORE,
     &HOST,
@@ -745,6 +746,11 @@ pub(crate) static TABLE: [&dyn AnySetting; 99] = [
     &SANDBOX_NETWORK,
     &SANDBOX_WRITABLE,
     &FILE_ROOTS,
+    &TASK_MEMORY,
+    &TASK_PROCESSES,
+    &TASK_FILE_SIZE,
+    &CONTAINER_IMAGES,
+    &MCP_SERVERS,
     &NATS_URL,
     &NATS_URL_ALIAS,
     &NATS_USER,

@@ -7,10 +7,10 @@ use noetl_api::execute::{ExecuteAnswer, ExecuteRequest};
 use noetl_api::execution::{CancelRequest, EventPage, ExecutionDetail, StatusView};
 use noetl_api::explain::{ExplainQuery, Explanation};
 use noetl_api::query::{DetailQuery, EventsQuery, ExecutionList, ExecutionsQuery};
-use noetl_api::{ApiError, Client, Problem};
+use noetl_api::{ApiError, Client, Problem, WorkerApi as _};
 use noetl_server::{Runtime, RuntimeError};
 use noetl_types::limits::PageLimit;
-use noetl_types::{ErrorCode, ExecutionId, PlaybookPath, PoolName, Text};
+use noetl_types::{ErrorCode, ExecutionId, Json, PlaybookPath, PoolName, Text};
 
 use super::causes;
 use super::orphans::POOL_PREFIX;
@@ -187,6 +187,14 @@ impl Host {
         Ok(match self {
             Self::Here(runtime) => runtime.events(execution_id, query).await?,
             Self::There(client) => client.events(execution_id, &query).await?,
+        })
+    }
+
+    /// Data that a log has by reference.
+    pub(crate) async fn resolve(&self, reference: &str) -> Result<Json, HostError> {
+        Ok(match self {
+            Self::Here(runtime) => runtime.resolve_result(reference).await?,
+            Self::There(client) => client.resolve(reference).await?,
         })
     }
 

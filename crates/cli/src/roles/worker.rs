@@ -7,21 +7,26 @@ use std::sync::Arc;
 use noetl_api::WorkerApi;
 use noetl_tools::egress::{EgressPolicy, EgressRule};
 use noetl_tools::walls::{Sandbox, SandboxMode, Standing};
-use noetl_tools::{NatsSettings, Settings as ToolSettings, Toolbox};
-use noetl_types::{Json, Millis, PoolName, Text, WorkerId};
+use noetl_tools::{ContainerSettings, NatsSettings, Settings as ToolSettings, Toolbox, Walls};
+use noetl_types::{ByteSize, Json, Millis, PoolName, Text, WorkerId};
 use noetl_worker::{Settings, Worker};
 
 use super::store::{Extent, secret_places};
 use crate::config::table::{
-    COMMAND_LEASE, CONCURRENCY, EGRESS, FILE_ROOTS, HEARTBEAT, INTERNAL_TOKEN, INTERNAL_URL,
-    NATS_PASSWORD, NATS_TOKEN, NATS_URL, NATS_URL_ALIAS, NATS_USER, RESULT_MAX, SANDBOX,
-    SANDBOX_NETWORK, SANDBOX_WRITABLE, WORKER_ID,
+    COMMAND_LEASE, CONCURRENCY, CONTAINER_IMAGES, EGRESS, FILE_ROOTS, HEARTBEAT, INTERNAL_TOKEN,
+    INTERNAL_URL, MCP_SERVERS, NATS_PASSWORD, NATS_TOKEN, NATS_URL, NATS_URL_ALIAS, NATS_USER,
+    RESULT_MAX, SANDBOX, SANDBOX_NETWORK, SANDBOX_WRITABLE, TASK_FILE_SIZE, TASK_MEMORY,
+    TASK_PROCESSES, WORKER_ID,
 };
 use crate::config::{Config, ConfigError};
 use crate::io::Env;
 
 /// The pool that runs the platform's own playbooks.
 const SYSTEM_POOL: &str = "system";
+
+/// What a process of a task may have on the smallest and on the largest machine, where nobody says.
+const LEAST_MEMORY: ByteSize = ByteSize::from_gib(4);
+const MOST_MEMORY: ByteSize = ByteSize::from_gib(32);
 
 /// A worker that is still to be started.
 #[derive(Debug)]
@@ -185,6 +190,18 @@ impl Code {
         }
     }
 
+    /// How much each process may have. Addresses are counted, of which some programs reserve far more
+    /// than they use: so nobody's own code is held to what the machine has, and that of others is
+    /// given enough for an interpreter with its libraries on a small one.
+    fn memory(self) -> Option<ByteSize> {
+        match self {
+            Self::Own => None,
+            Self::Others => {
+                memory_of_machine().map(|memory| memory.clamp(LEAST_MEMORY, MOST_MEMORY))
+            }
+        }
+    }
+
     fn sandbox(self) -> SandboxMode {
         match self {
             Self::Own => SandboxMode::Off,
@@ -209,6 +226,32 @@ pub(crate) fn sandbox(config: &Config, code: Code) -> Result<Sandbox, ConfigErro
     })
 }
 
+/// The limits of the processes of tasks.
+fn limits(config: &Config, code: Code) -> Result<Walls, ConfigError> {
+    let usual = Walls::default();
+    let memory = match config.get(&TASK_MEMORY)? {
+        Some(memory) => Some(memory),
+        None => code.memory().or(usual.memory),
+    };
+    Ok(Walls {
+        memory,
+        processes: Some(config.value(&TASK_PROCESSES)?.into()),
+        file_size: Some(config.value(&TASK_FILE_SIZE)?),
+        ..usual
+    })
+}
+
+/// The memory of this machine, where it says so.
+fn memory_of_machine() -> Option<ByteSize> {
+    let facts = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let kib = facts
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?
+        .trim()
+        .strip_suffix("kB")?;
+    Some(ByteSize::from_kib(kib.trim().parse().ok()?))
+}
+
 /// The tools of a worker.
 pub(crate) fn toolbox(
     config: &Config,
@@ -227,8 +270,14 @@ pub(crate) fn toolbox(
         egress,
         nats: platform.nats,
         sandbox: sandbox(config, code)?,
+        walls: limits(config, code)?,
         file_roots: config.get(&FILE_ROOTS)?,
         payload_cap: config.value(&RESULT_MAX)?,
+        mcp_servers: config.get(&MCP_SERVERS)?.unwrap_or_default(),
+        container: ContainerSettings {
+            images: config.get(&CONTAINER_IMAGES)?,
+            ..ContainerSettings::default()
+        },
         ..ToolSettings::default()
     };
     let settings = settings.with_environment(variables, &[]);
@@ -240,7 +289,7 @@ mod tests {
     use std::path::Path;
 
     use noetl_tools::{Call, CancellationToken, ToolKind};
-    use noetl_types::{JsonMap, TaskErrorKind};
+    use noetl_types::{JsonMap, TaskError, TaskErrorKind};
 
     use super::*;
     use crate::config::Given;
@@ -261,12 +310,19 @@ mod tests {
         let config = Config::load(&Given::default(), &env).unwrap();
         let toolbox = toolbox(&config, &env, code, OfPlatform::default()).unwrap();
         let file = file.display().to_string();
-        let call = Call {
-            kind: ToolKind::Sqlite,
-            config: JsonMap::from([
-                ("database".into(), Json::from(file)),
-                ("query".into(), Json::from("SELECT 1")),
-            ]),
+        let config = JsonMap::from([
+            ("database".into(), Json::from(file)),
+            ("query".into(), Json::from("SELECT 1")),
+        ]);
+        let call = call(ToolKind::Sqlite, config);
+        let outcome = toolbox.call(call, CancellationToken::new()).await;
+        outcome.error.map(|error| error.kind)
+    }
+
+    fn call(kind: ToolKind, config: JsonMap) -> Call {
+        Call {
+            kind,
+            config,
             input: JsonMap::new(),
             execution_id: "1".into(),
             command: "2".into(),
@@ -277,9 +333,99 @@ mod tests {
             timeout: std::time::Duration::from_mins(1),
             context: Json::empty_map(),
             variables: Json::Null,
-        };
-        let outcome = toolbox.call(call, CancellationToken::new()).await;
-        outcome.error.map(|error| error.kind)
+        }
+    }
+
+    /// What a task fails with, from a worker with some settings.
+    async fn fails(settings: &[(&str, &str)], kind: ToolKind, config: &str) -> TaskError {
+        let env: Env = settings
+            .iter()
+            .copied()
+            .chain([("PATH", "/usr/bin:/bin")])
+            .collect();
+        let loaded = Config::load(&Given::default(), &env).unwrap();
+        let toolbox = toolbox(&loaded, &env, Code::Own, OfPlatform::default()).unwrap();
+        let config = noetl_types::json::parse(config.as_bytes()).unwrap();
+        let outcome = toolbox
+            .call(
+                call(kind, config.as_map().unwrap().clone()),
+                CancellationToken::new(),
+            )
+            .await;
+        toolbox.shutdown().await;
+        outcome.error.unwrap()
+    }
+
+    #[tokio::test]
+    async fn the_limits_of_tasks_are_the_operators() {
+        let limits = [
+            ("NOETL_TASK_MEMORY", "512MiB"),
+            ("NOETL_TASK_FILE_SIZE", "1MiB"),
+        ];
+        for (kind, config) in [
+            (
+                ToolKind::Python,
+                r#"{"code": "result = bytearray(2 << 30)"}"#,
+            ),
+            (
+                ToolKind::Shell,
+                r#"{"command": "python3 -c 'bytearray(2 << 30)'"}"#,
+            ),
+        ] {
+            let error = fails(&limits, kind, config).await;
+            let limit = "may have 512MiB of memory (NOETL_TASK_MEMORY)";
+            assert!(error.message.ends_with(limit), "{}", error.message);
+        }
+        let write = r#"{"command": "head -c 2000000 /dev/zero > large"}"#;
+        let error = fails(&limits, ToolKind::Shell, write).await;
+        let limit = "may have 1MiB (NOETL_TASK_FILE_SIZE)";
+        assert!(error.message.ends_with(limit), "{}", error.message);
+        let big = r#"{"image": "alpine", "resources": {"memory": "1Gi"}}"#;
+        let error = fails(&limits, ToolKind::Container, big).await;
+        assert!(
+            error
+                .message
+                .contains("512MiB are allowed (NOETL_TASK_MEMORY)"),
+            "{}",
+            error.message
+        );
+    }
+
+    #[test]
+    fn what_nobody_sets_is_bounded_by_the_machine() {
+        let env: Env = std::iter::empty::<(&str, &str)>().collect();
+        let config = Config::load(&Given::default(), &env).unwrap();
+        assert_eq!(limits(&config, Code::Own).unwrap(), Walls::default());
+        let others = limits(&config, Code::Others).unwrap().memory.unwrap();
+        assert!((LEAST_MEMORY..=MOST_MEMORY).contains(&others), "{others}");
+    }
+
+    #[tokio::test]
+    async fn images_and_servers_are_those_that_the_operator_names() {
+        let images = [(
+            "NOETL_CONTAINER_IMAGES",
+            "alpine:3,registry.example.com/team/*",
+        )];
+        for image in ["alpine:latest", "registry.example.com/other/tool"] {
+            let config = format!(r#"{{"image": "{image}"}}"#);
+            let error = fails(&images, ToolKind::Container, &config).await;
+            assert_eq!(error.kind, TaskErrorKind::Auth, "{}", error.message);
+            assert!(error.message.contains("NOETL_CONTAINER_IMAGES"));
+        }
+        // Nobody listens there any more, and that is as far as a name that is known gets.
+        let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let servers = format!(
+            "other=http://localhost/mcp, here=http://{}/mcp",
+            gone.local_addr().unwrap()
+        );
+        drop(gone);
+        let servers = [("NOETL_MCP_SERVERS", &*servers)];
+        let ask = |server: &str| format!(r#"{{"server": "{server}", "method": "tools/list"}}"#);
+        let error = fails(&servers, ToolKind::Mcp, &ask("here")).await;
+        assert_eq!(error.kind, TaskErrorKind::Connection, "{}", error.message);
+        let error = fails(&servers, ToolKind::Mcp, &ask("there")).await;
+        assert_eq!(error.kind, TaskErrorKind::NotFound, "{}", error.message);
+        assert!(error.message.contains("NOETL_MCP_SERVERS"));
     }
 
     #[tokio::test]

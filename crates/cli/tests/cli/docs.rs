@@ -2,7 +2,7 @@
 //!
 //! A fenced block `yaml` is a whole document and `yaml playbook` one without its first three keys;
 //! each must be clean. A `json` block right below one is its result: the playbook is run and must
-//! give it. Links between the pages, and into the repository, lead somewhere.
+//! give it; an `error` block is a part of what it fails with. Links between the pages, and into the repository, lead somewhere.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -113,16 +113,20 @@ fn what_a_page_says_a_playbook_gives_it_gives() {
             let Some(document) = block.document().filter(|_| below.follows) else {
                 continue;
             };
-            if below.info != "json" {
+            if !["json", "error"].contains(&&*below.info) {
                 continue;
             }
             ran += 1;
             folder.write("flow.yaml", document);
             let args = ["run", "flow.yaml", "-q", "--ephemeral", "-o", "json"];
             let run: Ran = at_home(&folder, &args).output().unwrap().into();
-            let expected: serde_json::Value = serde_json::from_str(&below.text).unwrap();
-            let given = serde_json::from_str::<serde_json::Value>(&run.out);
-            if given.as_ref().ok() != Some(&expected) {
+            let is_so = if below.info == "json" {
+                let expected: serde_json::Value = serde_json::from_str(&below.text).unwrap();
+                serde_json::from_str::<serde_json::Value>(&run.out).ok() == Some(expected)
+            } else {
+                run.code == 1 && run.err.contains(below.text.trim())
+            };
+            if !is_so {
                 let place = format!("{}:{}", page.display(), block.line);
                 wrong.push(format!("{place}: {}", run.shown()));
             }

@@ -12,6 +12,7 @@ mod examples;
 mod explain;
 mod graph;
 mod help;
+mod meanwhile;
 mod outbox;
 mod outside;
 mod played;

@@ -13,7 +13,7 @@ use crate::event::{
 use crate::payload::Data;
 use crate::state::{
     CallResult, ClosedFrame, Closing, Command, CommandPhase, Outcome, Output, Parked, RelayState,
-    Run, State, Work,
+    Retries, Run, State, Work,
 };
 
 impl State {
@@ -98,6 +98,7 @@ impl State {
             attempt,
             worker: claimed.worker.clone(),
             is_running: false,
+            retries: None,
         };
         Ok(())
     }
@@ -170,9 +171,19 @@ impl State {
     pub(super) fn call_error(&mut self, now: &Now<'_>, failed: &CallError) -> Result<(), Misfit> {
         let command = self.open_command(now, &failed.at)?;
         command.calls += 1;
-        if failed.retried.is_none() {
+        let Some(retried) = &failed.retried else {
             let output = failed.outcome.data.clone().into();
             command.phase = called(&failed.outcome, output, Some(failed.error.clone()), None);
+            return Ok(());
+        };
+        if let CommandPhase::Leased { retries, .. } = &mut command.phase {
+            let told = retries.as_ref().map_or(0, |known| known.told);
+            *retries = Some(Box::new(Retries {
+                told: told.saturating_add(1),
+                failed_at: now.event.time,
+                next: failed.outcome.attempt.saturating_add(1),
+                next_at: now.event.time.saturating_add(retried.retry_in),
+            }));
         }
         Ok(())
     }

@@ -198,8 +198,11 @@ pub struct Report {
     pub claimed_at: Option<Timestamp>,
     /// When it began; no `command.started` is written where absent.
     pub started_at: Option<Timestamp>,
-    /// Attempts of tasks that failed and were made again, as far as not reported yet.
+    /// Attempts of tasks that failed and were made again, as far as the worker does not know that they
+    /// were reported.
     pub retries: Vec<RetriedCall>,
+    /// How many there were before those in this attempt of the command.
+    pub retries_before: u32,
     /// What came of it.
     pub outcome: ReportOutcome,
 }

@@ -1,8 +1,10 @@
 //! Reports: what a worker tells of a command, and what follows from it.
 
-use noetl_playbook::bounds::{bounded_error, fits};
-use noetl_playbook::shift::{FrameReport, RetriedCall};
-use noetl_types::{CommandId, ErrorCode, Json, JsonMap, Millis, TaskError};
+use std::borrow::Cow;
+
+use noetl_playbook::bounds::{bounded_error, end_of_output, fits};
+use noetl_playbook::shift::{FrameReport, RetriedCall, TaskReport};
+use noetl_types::{CommandId, ErrorCode, Json, JsonMap, Millis, TaskError, Text};
 
 use super::draft::{Draft, too_deep};
 use super::exit::{self, Success};
@@ -17,7 +19,7 @@ use crate::event::{
     EventKind, Retried,
 };
 use crate::payload::Data;
-use crate::state::{Closing, LeadEvent, Work};
+use crate::state::{Closing, Command, LeadEvent, Work};
 
 /// Failures of rows that one event holds.
 const MAX_ROW_ERRORS: usize = 100;
@@ -49,7 +51,8 @@ pub(super) fn report(draft: &mut Draft<'_>, report: Report) -> Result<Verdict, R
         }
     }
     begin(draft, &at, &report)?;
-    for retry in report.retries {
+    let known = known_retries(draft, &report);
+    for retry in report.retries.into_iter().skip(known) {
         retried(draft, &at, retry)?;
     }
     let ctx = match report.outcome {
@@ -113,10 +116,7 @@ fn unknown(draft: &mut Draft<'_>, report: &Report) -> Result<Verdict, Refused> {
 /// Notes that the worker began, where it says so and the log does not.
 fn begin(draft: &mut Draft<'_>, at: &CommandAt, report: &Report) -> Result<(), Refused> {
     use crate::state::CommandStage::Claimed;
-    let stage = draft
-        .state
-        .command(report.command)
-        .map(crate::state::Command::stage);
+    let stage = draft.state.command(report.command).map(Command::stage);
     if report.started_at.is_some() && stage == Some(Claimed) {
         let kind = EventKind::CommandStarted {
             at: at.clone(),
@@ -125,6 +125,16 @@ fn begin(draft: &mut Draft<'_>, at: &CommandAt, report: &Report) -> Result<(), R
         draft.emit_at(kind, report.started_at)?;
     }
     Ok(())
+}
+
+/// How many of the attempts that a report tells of the log has already: a worker that heard no answer
+/// to an earlier report tells them again.
+fn known_retries(draft: &Draft<'_>, report: &Report) -> usize {
+    let command = draft.state.command(report.command);
+    let told = command
+        .and_then(Command::retries)
+        .map_or(0, |retries| retries.told);
+    usize::try_from(told.saturating_sub(report.retries_before)).unwrap_or(usize::MAX)
 }
 
 fn calls(draft: &Draft<'_>, command: CommandId) -> u32 {
@@ -274,9 +284,19 @@ fn outcome(
         data,
         set: result.set,
         attempt: result.attempt,
-        tasks: result.tasks,
+        tasks: result.tasks.into_iter().map(bounded_task).collect(),
         frame,
     })
+}
+
+/// What is told of a task, small enough for the log.
+fn bounded_task(mut task: TaskReport) -> TaskReport {
+    for text in [&mut task.stdout, &mut task.stderr].into_iter().flatten() {
+        if let Cow::Owned(end) = end_of_output(text) {
+            *text = Text::from(end);
+        }
+    }
+    task
 }
 
 /// How the tasks of a command ended.

@@ -247,8 +247,9 @@ fn issued() -> impl Strategy<Value = CommandIssued> {
 }
 
 fn outcome() -> BoxedStrategy<CallOutcome> {
-    let task = (text(), any::<bool>(), count(), option::of(count())).prop_map(
-        |(label, is_ok, attempts, duration)| TaskReport {
+    let wrote = (option::of(text()), option::of(text()));
+    let task = (text(), any::<bool>(), count(), option::of(count()), wrote).prop_map(
+        |(label, is_ok, attempts, duration, (stdout, stderr))| TaskReport {
             label,
             status: if is_ok {
                 TaskStatus::Ok
@@ -257,6 +258,8 @@ fn outcome() -> BoxedStrategy<CallOutcome> {
             },
             attempts,
             duration: duration.map(|ms| Millis::from_ms(u64::from(ms))),
+            stdout,
+            stderr,
         },
     );
     (

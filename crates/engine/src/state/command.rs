@@ -58,6 +58,9 @@ pub enum CommandPhase {
         worker: WorkerId,
         /// Whether it is known to run.
         is_running: bool,
+        /// Attempts of its tasks that this worker made again, as far as it told of them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retries: Option<Box<Retries>>,
     },
     /// It waits without a worker.
     Parked(Box<Parked>),
@@ -65,6 +68,19 @@ pub enum CommandPhase {
     Spent,
     /// Its tasks are done; the next event closes it.
     Called(Box<CallResult>),
+}
+
+/// Attempts of tasks that a worker made again within its own attempt at a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Retries {
+    /// How many it told of.
+    pub told: u32,
+    /// When the last of them failed.
+    pub failed_at: Timestamp,
+    /// Which attempt of its task comes after it, from 2.
+    pub next: u32,
+    /// When that one begins.
+    pub next_at: Timestamp,
 }
 
 /// What the tasks of a command left behind.
@@ -81,6 +97,17 @@ pub struct CallResult {
 }
 
 impl Command {
+    /// What its worker told of attempts that it made again; nothing where none is known.
+    pub fn retries(&self) -> Option<&Retries> {
+        match &self.phase {
+            CommandPhase::Leased { retries, .. } => retries.as_deref(),
+            CommandPhase::Pending { .. }
+            | CommandPhase::Parked(_)
+            | CommandPhase::Spent
+            | CommandPhase::Called(_) => None,
+        }
+    }
+
     /// The attempt that it is at, or that comes next.
     pub(crate) fn attempt(&self) -> u32 {
         match &self.phase {

@@ -26,7 +26,7 @@ use crate::slot::{RunSlot, SlotGrant, SlotHolder};
 use crate::step_set::StepSet;
 use layered::{Layered, Settle as _, settled};
 
-pub use command::{CallResult, Command, CommandPhase};
+pub use command::{CallResult, Command, CommandPhase, Retries};
 pub(crate) use cursor::ClosedFrame;
 pub use cursor::{CursorState, FrameEnd};
 pub use parked::{

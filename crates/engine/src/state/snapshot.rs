@@ -15,7 +15,7 @@ use crate::plan::Plan;
 
 /// Which fold made a snapshot. A fold that gives another state for the same log is another version,
 /// and snapshots of the old one are of no use.
-pub const FOLD_VERSION: u32 = 2;
+pub const FOLD_VERSION: u32 = 3;
 
 /// A snapshot that cannot be used; the log can.
 #[derive(Debug, thiserror::Error)]

@@ -39,6 +39,7 @@ fn report(command: CommandId, attempt: u32, by: &str, outcome: ReportOutcome) ->
         claimed_at: None,
         started_at: None,
         retries: Vec::new(),
+        retries_before: 0,
         outcome,
     }
 }

@@ -15,6 +15,7 @@ mod fence;
 mod names;
 mod outputs;
 mod payloads;
+mod progress;
 mod slots;
 mod start;
 mod steering;

@@ -30,6 +30,7 @@ fn told(command: CommandId, attempt: u32, outcome: ReportOutcome) -> Told {
             claimed_at: None,
             started_at: None,
             retries: Vec::new(),
+            retries_before: 0,
             outcome,
         },
         again: None,

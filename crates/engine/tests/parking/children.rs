@@ -263,6 +263,7 @@ fn no_worker_can_speak_for_the_server() {
         claimed_at: None,
         started_at: None,
         retries: Vec::new(),
+        retries_before: 0,
         outcome: noetl_engine::ReportOutcome::Completed(TaskResult::from(Data::default())),
     };
     assert_eq!(

@@ -137,6 +137,12 @@ impl Shift {
         }
     }
 
+    /// Takes the attempts that failed and are made again, as far as they were not taken before: what
+    /// is told of them before the end is not in its report.
+    pub fn take_retries(&mut self) -> Vec<RetriedCall> {
+        self.0.take_retries()
+    }
+
     /// Ends the work where it is, failed.
     pub fn stop(self, error: TaskError) -> Finished {
         self.0.stop(error)

@@ -10,7 +10,8 @@ use super::onward::Onward;
 pub struct Finished {
     /// What the command failed with; nothing where it went well.
     pub error: Option<TaskError>,
-    /// Attempts of tasks that failed and were made again. Of very many the latest are kept.
+    /// Attempts of tasks that failed and were made again, without those that were taken before. Of
+    /// very many the latest are kept.
     pub retries: Vec<RetriedCall>,
     /// The data of the step, as far as this command makes it; that of its tasks by label where
     /// another command goes on.
@@ -90,6 +91,10 @@ pub struct TaskReport {
     pub attempts: u32,
     /// How long it took.
     pub duration: Option<Millis>,
+    /// What its last run wrote to its standard output besides giving data; the end of it.
+    pub stdout: Option<Text>,
+    /// The same of the error output.
+    pub stderr: Option<Text>,
 }
 
 /// How a task ended.

@@ -189,6 +189,80 @@ fn a_retry_keeps_its_key_and_fails_when_spent() {
     assert_eq!((finished.tasks[0].attempts, finished.attempt), (3, 3));
 }
 
+/// What is told of attempts before the end is not told in the end.
+#[test]
+fn retries_can_be_taken_on_the_way() {
+    let mut shift = Shift::new(job(RETRY)).unwrap();
+    let mut taken = Vec::new();
+    let moment = Moment {
+        dice: 0.5,
+        ..Moment::default()
+    };
+    let finished = loop {
+        shift = match shift.next(moment) {
+            Do::Call(_, calling) => calling.called(fail(TaskErrorKind::ServerError)),
+            Do::Wait(_, mut shift) => {
+                if taken.is_empty() {
+                    taken = shift.take_retries();
+                    assert_eq!(shift.take_retries(), []);
+                }
+                shift
+            }
+            Do::Done(finished) => break finished,
+            other => panic!("{other:?}"),
+        };
+    };
+    let attempts = |retries: &[RetriedCall]| -> Vec<u32> {
+        retries.iter().map(|retry| retry.attempt).collect()
+    };
+    assert_eq!(
+        (attempts(&taken), attempts(&finished.retries)),
+        (vec![1], vec![2])
+    );
+}
+
+/// Code that gives a result prints besides, and people look for that.
+#[test]
+fn what_code_prints_beside_its_result_is_told() {
+    let printed = |stdout: &str, stderr: &str| {
+        let py = Json::object([
+            ("stdout", Json::from(stdout)),
+            ("stderr", Json::from(stderr)),
+        ]);
+        Answer {
+            extras: noetl_types::JsonMap::from([("py".into(), py)]),
+            ..Answer::ok(Json::from(7))
+        }
+    };
+    let tell = |answer: Answer, secret: &str| {
+        let hidden = Hidden::default();
+        hidden.add(&Json::from(secret));
+        let shift = Shift::new(job("    tool: { kind: python, code: 'result = 7' }\n")).unwrap();
+        let Do::Call(_, calling) = shift.hiding(hidden).next(Moment::default()) else {
+            panic!("a call comes first");
+        };
+        let Do::Done(mut finished) = calling.called(answer).next(Moment::default()) else {
+            panic!("it is done");
+        };
+        let task = finished.tasks.remove(0);
+        (task.stdout, task.stderr)
+    };
+    let (stdout, stderr) = tell(printed("hello sesame-1\n", ""), "sesame-1");
+    assert_eq!(
+        (stdout.as_deref(), stderr),
+        (Some("hello [REDACTED]\n"), None)
+    );
+    assert_eq!(tell(Answer::ok(Json::from(7)), "sesame-1"), (None, None));
+    // A secret at the cut is hidden before it is cut.
+    let secret = "s".repeat(600);
+    let long = format!(
+        "{secret}{}",
+        "x".repeat(crate::bounds::MAX_OUTPUT_BYTES - 300)
+    );
+    let (stdout, _) = tell(printed(&long, "oh"), &secret);
+    assert!(!stdout.unwrap().contains("ss"));
+}
+
 const PIPELINE: &str = "    tool:
       - a: { kind: noop, result: '{{ page }}', set: { page: '{{ output.n + 1 }}', ctx.seen.last: '{{ page }}' } }
       - b:

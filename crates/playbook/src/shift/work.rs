@@ -4,6 +4,7 @@ mod close;
 mod frame;
 mod handing;
 mod keeping;
+mod telling;
 mod values;
 
 use std::collections::VecDeque;
@@ -18,7 +19,7 @@ use super::call::{Answer, Attempted, CallSpec};
 use super::job::{Job, NoSuchStep};
 use super::keychain::secrets_of;
 use super::kinds::asks_for_everything;
-use super::result::{Finished, RetriedCall, TaskReport, TaskStatus};
+use super::result::{Finished, RetriedCall, TaskReport};
 use super::scope::{Bench, Item, TaskScope};
 use crate::bounds::{bounded_error, fits};
 use crate::model::{Playbook, SetTarget, Step, Task};
@@ -444,32 +445,6 @@ impl Work {
             attempt: Some(self.attempt),
             ..error
         })
-    }
-
-    /// Keeps count of how often a task ran.
-    fn note(&mut self, label: &str, answer: &Answer) {
-        let status = match answer.error {
-            None => TaskStatus::Ok,
-            Some(_) => TaskStatus::Error,
-        };
-        match self.reports.iter_mut().find(|report| report.label == label) {
-            Some(report) => {
-                report.status = status;
-                report.attempts = report.attempts.saturating_add(1);
-                let durations = [report.duration, answer.duration].into_iter().flatten();
-                report.duration = durations.reduce(Millis::saturating_add);
-            }
-            None => self.reports.push(TaskReport {
-                label: Text::from(label),
-                status,
-                // The server ends one attempt; those before are in the log.
-                attempts: match self.side {
-                    Side::Worker => 1,
-                    Side::Server => self.attempt,
-                },
-                duration: answer.duration,
-            }),
-        }
     }
 
     fn apply_set(&mut self, task: &Task, attempted: Box<Attempted>) -> Turn {

@@ -188,6 +188,8 @@ fn engine_report(report: CommandReport, worker: &WorkerId) -> Report {
         },
         attempts: task.attempts,
         duration: task.duration_ms.map(Millis::from_ms),
+        stdout: task.stdout,
+        stderr: task.stderr,
     });
     let frame = report.frame.map(|frame| shift::FrameReport {
         rows: frame.rows,
@@ -241,6 +243,7 @@ fn engine_report(report: CommandReport, worker: &WorkerId) -> Report {
         claimed_at: report.claimed_at,
         started_at: report.started_at,
         retries: retries.collect(),
+        retries_before: report.retries_before,
         outcome,
     }
 }

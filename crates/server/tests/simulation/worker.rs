@@ -35,6 +35,14 @@ const TRIES: u32 = 8;
 
 type Held = Mutex<BTreeMap<(CommandId, u32), HeldLease>>;
 
+/// Attempts that were made again and that no server is known to have heard of.
+#[derive(Default)]
+struct Untold {
+    retries: Vec<RetriedTask>,
+    /// How many there were before them.
+    before: u32,
+}
+
 /// One of the hands of a worker.
 struct Hand {
     world: Arc<World>,
@@ -170,7 +178,8 @@ impl Hand {
 
     /// Does the work of a command and reports it; what to do next.
     async fn carry_out(&self, command: &LeasedCommand) -> Vec<LeasedCommand> {
-        let Some(finished) = self.work(command).await else {
+        let mut untold = Untold::default();
+        let Some(finished) = self.work(command, &mut untold).await else {
             return Vec::new();
         };
         let key = (command.command_id, command.attempt);
@@ -179,7 +188,41 @@ impl Hand {
         if !is_held && self.chance().percent(50) {
             return Vec::new();
         }
-        self.report(report(command, finished)).await
+        let mut report = report(command, finished);
+        report.retries.splice(0..0, untold.retries);
+        report.retries_before = untold.before;
+        self.report(report).await
+    }
+
+    /// Says how far it is, once. Whoever hears no answer does not know whether it was heard.
+    async fn say(&self, command: &LeasedCommand, untold: &mut Untold) {
+        let said = CommandReport {
+            status: ReportStatus::Progress,
+            retries: untold.retries.clone(),
+            retries_before: untold.before,
+            ..blank(command)
+        };
+        let request = ReportRequest {
+            worker_id: self.worker.clone(),
+            reports: vec![said],
+            lease: None,
+        };
+        let ask = move |runtime: Runtime| {
+            let request = request.clone();
+            async move { runtime.report(request).await }
+        };
+        let what = format!("say {}/{}", command.command_id, command.attempt);
+        let answer = self.line.ask(what, PATIENCE, ask).await;
+        let Some(told) = answer
+            .and_then(Result::ok)
+            .and_then(|mut answer| answer.results.pop())
+        else {
+            return;
+        };
+        if told.status == ReportVerdict::Accepted {
+            untold.before += u32::try_from(untold.retries.len()).expect("few attempts");
+            untold.retries.clear();
+        }
     }
 
     async fn report(&self, report: CommandReport) -> Vec<LeasedCommand> {
@@ -243,7 +286,7 @@ impl Hand {
     }
 
     /// The work of a command; nothing where what it needs cannot be had.
-    async fn work(&self, command: &LeasedCommand) -> Option<Finished> {
+    async fn work(&self, command: &LeasedCommand, untold: &mut Untold) -> Option<Finished> {
         let book = self.world.book(command.meta.catalog_id);
         let carried = match command.context.get("context_ref") {
             Some(reference) => {
@@ -275,7 +318,13 @@ impl Hand {
         loop {
             shift = match shift.next(moment) {
                 Do::Call(spec, calling) => calling.called(self.call(*spec, command).await),
-                Do::Wait(delay, shift) => {
+                Do::Wait(delay, mut shift) => {
+                    untold
+                        .retries
+                        .extend(shift.take_retries().into_iter().map(retried));
+                    if self.chance().percent(60) {
+                        self.say(command, untold).await;
+                    }
                     tokio::time::sleep(delay.into()).await;
                     shift
                 }
@@ -344,12 +393,8 @@ fn report(command: &LeasedCommand, finished: Finished) -> CommandReport {
         },
         attempts: task.attempts,
         duration_ms: task.duration.map(Millis::as_ms),
-    });
-    let retries = finished.retries.into_iter().map(|retry| RetriedTask {
-        error: retry.error,
-        attempt: retry.attempt,
-        retry_in_ms: retry.retry_in,
-        at: retry.at,
+        stdout: task.stdout,
+        stderr: task.stderr,
     });
     let frame = finished.frame.map(|frame| FrameReport {
         rows: frame.rows,
@@ -366,10 +411,6 @@ fn report(command: &LeasedCommand, finished: Finished) -> CommandReport {
             .collect(),
     });
     CommandReport {
-        execution_id: command.execution_id,
-        command_id: command.command_id,
-        attempt: command.attempt,
-        lease_token: command.lease_token,
         status,
         result: has_data.then_some(finished.data),
         labels: finished.labels,
@@ -379,7 +420,38 @@ fn report(command: &LeasedCommand, finished: Finished) -> CommandReport {
         tasks: tasks.collect(),
         frame,
         task_attempt: finished.attempt,
-        retries: retries.collect(),
+        retries: finished.retries.into_iter().map(retried).collect(),
+        ..blank(command)
+    }
+}
+
+fn retried(retry: shift::RetriedCall) -> RetriedTask {
+    RetriedTask {
+        error: retry.error,
+        attempt: retry.attempt,
+        retry_in_ms: retry.retry_in,
+        at: retry.at,
+    }
+}
+
+/// A report that says nothing yet.
+fn blank(command: &LeasedCommand) -> CommandReport {
+    CommandReport {
+        execution_id: command.execution_id,
+        command_id: command.command_id,
+        attempt: command.attempt,
+        lease_token: command.lease_token,
+        status: ReportStatus::Progress,
+        result: None,
+        labels: None,
+        onward: None,
+        set: noetl_types::JsonMap::new(),
+        error: None,
+        tasks: Vec::new(),
+        frame: None,
+        task_attempt: 1,
+        retries: Vec::new(),
+        retries_before: 0,
         claimed_at: Some(command.claimed_at),
         lease_until: Some(command.lease_until),
         started_at: Some(command.claimed_at),

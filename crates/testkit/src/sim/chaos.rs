@@ -1,6 +1,6 @@
 //! A scheduler that does everything a fair world may do, in an order that a seed determines.
 
-use noetl_engine::{CommandPhase, Input, Refused, Report, Verdict};
+use noetl_engine::{CommandPhase, Input, Refused, Report, ReportOutcome, Verdict};
 use noetl_types::Millis;
 
 use super::run::{Lease, Sim};
@@ -19,6 +19,8 @@ pub struct Odds {
     pub cancel: u32,
     /// The claim of a worker is recorded on its own.
     pub claim: u32,
+    /// A worker says how far it is before it is done.
+    pub progress: u32,
 }
 
 impl Odds {
@@ -29,6 +31,7 @@ impl Odds {
         pause: 0,
         cancel: 0,
         claim: 0,
+        progress: 0,
     };
     /// Everything happens that leaves the outcome alone.
     pub const ROUGH: Self = Self {
@@ -37,6 +40,7 @@ impl Odds {
         pause: 5,
         cancel: 0,
         claim: 20,
+        progress: 30,
     };
 }
 
@@ -180,7 +184,12 @@ impl Chaos {
     fn finish_work(&mut self, sim: &mut Sim) {
         let at = self.chance.below(self.working.len());
         let lease = self.working.swap_remove(at);
-        let report = sim.work(&lease);
+        let mut report = sim.work(&lease);
+        if let Some(report) = &mut report
+            && self.chance.percent(self.odds.progress)
+        {
+            self.say(sim, report);
+        }
         // The last attempt is never lost by chance: that would change the outcome.
         let is_lost =
             report.is_none() || (lease.attempt < 3 && self.chance.percent(self.odds.lose));
@@ -192,6 +201,26 @@ impl Chaos {
             );
         }
         self.in_flight.extend(report);
+    }
+
+    /// A worker says how far it is. Whether it hears the answer before it is done is by chance: what
+    /// it is not sure of it says again.
+    fn say(&mut self, sim: &mut Sim, report: &mut Report) {
+        let so_far = self.chance.below(report.retries.len() + 1);
+        let said = Report {
+            retries: report.retries[..so_far].to_vec(),
+            outcome: ReportOutcome::Running { progress: None },
+            ..report.clone()
+        };
+        if self.chance.percent(40) {
+            self.in_flight.push(said);
+            return;
+        }
+        let is_heard = hand_over(sim, said);
+        if is_heard && self.chance.percent(50) {
+            report.retries.drain(..so_far);
+            report.retries_before += u32::try_from(so_far).expect("few attempts");
+        }
     }
 
     fn deliver(&mut self, sim: &mut Sim) {
@@ -242,8 +271,8 @@ impl Chaos {
     }
 }
 
-/// Delivers a report, and checks that only the right one is accepted.
-fn hand_over(sim: &mut Sim, report: Report) {
+/// Delivers a report, and checks that only the right one is accepted. Gives whether it was.
+fn hand_over(sim: &mut Sim, report: Report) -> bool {
     let is_current =
         sim.state()
             .command(report.command)
@@ -268,4 +297,5 @@ fn hand_over(sim: &mut Sim, report: Report) {
         }
         Err(refused) => panic!("{refused}\n{}", sim.table()),
     }
+    is_current
 }

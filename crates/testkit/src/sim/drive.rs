@@ -86,6 +86,7 @@ impl Drive {
             claimed_at: None,
             started_at: Some(self.now),
             retries: Vec::new(),
+            retries_before: 0,
             outcome: ReportOutcome::Completed(TaskResult::from(Data::Inline(data))),
         })))
     }

@@ -485,6 +485,7 @@ impl Sim {
             claimed_at: None,
             started_at: Some(self.now),
             retries: std::mem::take(&mut finished.retries),
+            retries_before: 0,
             outcome: finished.into(),
         })
     }

@@ -95,7 +95,10 @@ fn image(config: Config<'_>, settings: &Settings) -> Result<String, TaskError> {
     match &settings.container.images {
         Some(rules) if !rules.iter().any(opens) => Err(TaskError::new(
             TaskErrorKind::Auth,
-            format!("the image '{image}' is not among the images that the operator opened"),
+            format!(
+                "the image '{image}' is not among those that the operator opened \
+                 (NOETL_CONTAINER_IMAGES)"
+            ),
         )),
         Some(_) | None => Ok(image.to_owned()),
     }
@@ -122,9 +125,9 @@ fn limits(config: Config<'_>, settings: &Settings) -> Result<Vec<String>, TaskEr
         let limits = resources?.get("limits").and_then(Json::as_map);
         Config(limits.or(resources)?).get(name)
     };
-    let memory = match asked("memory") {
-        Some(value) => Some(memory(value)?),
-        None => settings.walls.memory,
+    let memory = match (asked("memory"), settings.walls.memory) {
+        (Some(value), most) => Some(memory_within(most, memory(value)?)?),
+        (None, most) => most,
     };
     let mut words = vec!["--security-opt".to_owned(), "no-new-privileges".to_owned()];
     if settings.sandbox.is_offline {
@@ -147,6 +150,19 @@ fn limits(config: Config<'_>, settings: &Settings) -> Result<Vec<String>, TaskEr
         words.extend(["--pids-limit".to_owned(), processes.to_string()]);
     }
     Ok(words)
+}
+
+/// The memory that a task asks for, where the operator lets it have so much.
+fn memory_within(most: Option<ByteSize>, asked: ByteSize) -> Result<ByteSize, TaskError> {
+    match most {
+        Some(most) if asked > most => Err(TaskError::new(
+            TaskErrorKind::Limit,
+            format!(
+                "'resources' asks for {asked} of memory, {most} are allowed (NOETL_TASK_MEMORY)"
+            ),
+        )),
+        Some(_) | None => Ok(asked),
+    }
 }
 
 /// A size as Kubernetes writes it: `512Mi`, `1G`, or a number of bytes.

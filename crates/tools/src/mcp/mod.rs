@@ -157,7 +157,10 @@ fn endpoint(config: Config<'_>, settings: &Settings) -> Result<Url, TaskError> {
         Some(url) => read_url("server", url),
         None => Err(TaskError::new(
             TaskErrorKind::NotFound,
-            format!("this worker knows no MCP server '{server}'; give its address as 'endpoint'"),
+            format!(
+                "this worker knows no MCP server '{server}'; give its address as 'endpoint', or have \
+                 the operator name it in NOETL_MCP_SERVERS"
+            ),
         )),
     }
 }

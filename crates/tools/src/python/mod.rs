@@ -61,7 +61,7 @@ impl Python {
         scope.leave_group();
         let (reply, written) = match replied {
             Ok(replied) => replied,
-            Err(lost) => return Ok(crashed(lost)),
+            Err(lost) => return Ok(self.settings.walls.told(crashed(lost))),
         };
         let reply = match lenient_json(&reply) {
             Ok(reply) => reply,
@@ -79,7 +79,8 @@ impl Python {
                 tracing::debug!(reason, step = call.step, "a python interpreter is replaced");
             }
         }
-        Ok(self.outcome(&reply, &written))
+        let outcome = self.outcome(&reply, &written);
+        Ok(self.settings.walls.told(outcome))
     }
 
     /// Which interpreters can take the call, and the variables that are set for the call alone.

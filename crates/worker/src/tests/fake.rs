@@ -9,7 +9,8 @@ use async_trait::async_trait;
 use noetl_api::catalog::CatalogItem;
 use noetl_api::command::{
     CommandMeta, CommandReport, HeartbeatAnswer, HeartbeatRequest, KeptLease, LeaseAnswer,
-    LeaseRequest, LeasedCommand, ReportAnswer, ReportRequest, ReportResult, ReportVerdict,
+    LeaseRequest, LeasedCommand, ReportAnswer, ReportRequest, ReportResult, ReportStatus,
+    ReportVerdict,
 };
 use noetl_api::credential::{CredentialView, CredentialWish};
 use noetl_api::execute::{ExecuteAnswer, ExecuteRequest};
@@ -41,6 +42,8 @@ workflow:
   - { step: long, tool: { kind: shell, command: long } }
   - { step: hang, tool: { kind: shell, command: hang } }
   - { step: boom, tool: { kind: shell, command: boom } }
+  - { step: flaky, tool: { kind: shell, command: flaky, spec: { policy: { rules: [{ when: '{{ output.error.retryable }}', then: { do: retry, attempts: 3, delay: 5 } }] } } } }
+  - { step: twitchy, tool: { kind: shell, command: flaky, spec: { policy: { rules: [{ when: '{{ output.error.retryable }}', then: { do: retry, attempts: 3, delay: 0.1 } }] } } } }
   - { step: fetch, tool: { kind: shell, command: fetch } }
   - { step: leak, tool: { kind: shell, command: leak, auth: db_main, input: { t: '{{ keychain.api.token | upper }}', u: '{{ keychain.db.user }}' }, set: { ctx.t: '{{ keychain.api.token }}' } } }
   - { step: leak_and_fail, tool: { kind: shell, command: leak and fail, auth: db_main } }
@@ -103,6 +106,12 @@ pub(super) struct Seen {
     /// Work that only the answers to reports bring.
     pub(super) follow_up: VecDeque<LeasedCommand>,
     taken: Vec<CommandReport>,
+    /// What commands said while they were at work.
+    pub(super) said: Vec<CommandReport>,
+    /// How many answers to that get lost, though it was heard.
+    pub(super) answers_to_lose: u32,
+    /// What it answers to that; that it was heard where nothing is said.
+    pub(super) answers_what_is_said: Option<(ReportVerdict, Option<ErrorCode>)>,
     pub(super) registrations: u32,
     pub(super) goodbyes: u32,
     pub(super) heartbeats: u32,
@@ -174,6 +183,31 @@ impl Seen {
         };
         let count = max.min(self.queue.len());
         self.queue.drain(..count).collect()
+    }
+
+    /// Hears how far commands are.
+    fn hear(&mut self, said: Vec<CommandReport>) -> Result<ReportAnswer, ApiError> {
+        self.check()?;
+        let (status, code) = self
+            .answers_what_is_said
+            .unwrap_or((ReportVerdict::Accepted, None));
+        let results = said.iter().map(|report| ReportResult {
+            command_id: report.command_id,
+            status,
+            seq: None,
+            code,
+            detail: None,
+        });
+        let results = results.collect();
+        self.said.extend(said);
+        if self.answers_to_lose > 0 {
+            self.answers_to_lose -= 1;
+            return Err(ApiError::Unreachable("the line broke".into()));
+        }
+        Ok(ReportAnswer {
+            results,
+            commands: Vec::new(),
+        })
     }
 
     fn result(&mut self, report: &CommandReport) -> ReportResult {
@@ -314,6 +348,10 @@ impl WorkerApi for FakeServer {
     }
 
     async fn report(&self, request: ReportRequest) -> Result<ReportAnswer, ApiError> {
+        let is_said = |report: &CommandReport| report.status == ReportStatus::Progress;
+        if request.reports.iter().all(is_said) {
+            return self.see(|seen| seen.hear(request.reports));
+        }
         let delay = self.see(|seen| {
             seen.check()?;
             seen.reports_under_way += 1;
@@ -485,6 +523,10 @@ impl Tools for FakeTools {
             "hang" => cancel.cancelled().await,
             "boom" => panic!("a tool must not"),
             "ok" => {}
+            "flaky" if call.attempt < 3 => {
+                return Outcome::error(TaskErrorKind::Connection, "no line");
+            }
+            "flaky" => {}
             // Tells whatever it was given, as a careless tool does.
             "leak" => {
                 let auth = call.config.get("auth").cloned().unwrap_or_default();

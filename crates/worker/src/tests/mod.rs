@@ -2,6 +2,7 @@
 
 mod errands;
 mod fake;
+mod progress;
 mod secrets;
 
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use noetl_playbook::model::ToolKind;
 use noetl_tools::walls::{SandboxMode, Standing};
 use noetl_tools::{Call, CancellationToken};
-use noetl_types::{Json, JsonMap};
+use noetl_types::{ByteSize, Json, JsonMap};
 
 use super::{Finding, State};
 use crate::config::Config;
@@ -18,6 +18,10 @@ use crate::roles::{self, Code, OfPlatform};
 
 /// How long the task may take.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// In what a shell counts memory and files.
+const KIB: u64 = 1024;
+const BLOCK: u64 = 512;
 
 /// Says one fact a line.
 const LOOK: &str = "echo group $(cut -d' ' -f5 /proc/$$/stat)
@@ -131,12 +135,18 @@ fn judged(seen: &str, standing: &Standing, own_group: &str, env: &Env) -> Findin
         return Finding::new("walls", State::Failed, text)
             .fix("run workers on Linux with a shell that knows ulimit");
     }
+    let size = |name: &str, unit: u64| {
+        let units = fact(name).parse::<u64>().unwrap_or_default();
+        ByteSize::from_bytes(units.saturating_mul(unit))
+    };
+    let (memory, files) = (size("memory", KIB), size("size", BLOCK));
+    let limits = format!("{memory} of memory (NOETL_TASK_MEMORY) and files of {files}");
     let not_raised = standing.lacking().join(", ");
     if not_raised.is_empty() {
-        let text = format!("a task found {up}; all others are raised");
+        let text = format!("a task found {up}: {limits}; all others are raised");
         return Finding::new("walls", State::Ok, text);
     }
-    let text = format!("a task found {up}; not raised: {not_raised}");
+    let text = format!("a task found {up}: {limits}; not raised: {not_raised}");
     Finding::new("walls", State::Note, text)
 }
 
@@ -171,6 +181,10 @@ mod tests {
     fn each_wall_that_is_not_there_is_named() {
         let (state, text) = finding(SEEN, &[]);
         assert_eq!(state, State::Note, "{text}");
+        assert!(
+            text.contains(": 32GiB of memory (NOETL_TASK_MEMORY) and files of 4GiB; "),
+            "{text}"
+        );
         assert!(
             text.ends_with("not raised: seccomp (EPERM), a pid namespace (EPERM)"),
             "{text}"

@@ -13,12 +13,14 @@ use crate::exit::Exit;
 use crate::io::Io;
 use crate::reach::{Reached, Wants};
 use crate::render::palette;
+use crate::render::words::counted;
 use crate::roles::Host;
 
 /// Print what the tasks of a run wrote
 ///
-/// Standard output and standard error of shells, scripts, containers and the like, as far as the log
-/// has them, each line behind the name of its step.
+/// Standard output and standard error of shells, scripts, containers, Python and the like, as far as
+/// the log has them, each line behind the name of its step. Of what code prints that also gives a
+/// result, the log keeps the end.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -39,6 +41,9 @@ pub(crate) struct LogsArgs {
 
 /// Events of a log that are looked through.
 const MAX_EVENTS: usize = 200_000;
+/// Bytes of data outside of the log that are looked through, of one task and of all.
+const MAX_ONE: u64 = 64 << 20;
+const MAX_FETCHED: u64 = 512 << 20;
 /// How deep the output of a task is looked for: in its data, or in that of a labelled task.
 const MAX_DEPTH: usize = 4;
 
@@ -50,6 +55,7 @@ pub(super) fn run(args: &LogsArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit,
 async fn print(args: &LogsArgs, host: &Host, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
     let id = find(host, &args.run).await?;
     let mut is_silent = true;
+    let mut fetched = Fetched::default();
     let log = events::whole(host, id, MAX_EVENTS, io).await?;
     for event in log {
         let step = event.node_name.as_deref().unwrap_or("-").to_owned();
@@ -57,8 +63,14 @@ async fn print(args: &LogsArgs, host: &Host, quiet: bool, io: &mut Io<'_>) -> Re
         if !is_meant || !is_call(&event) {
             continue;
         }
+        let kept_elsewhere = fetched.data_of(&event, host).await?;
         let mut written = Vec::new();
-        for place in [&event.result, &event.context].into_iter().flatten() {
+        let tasks = event.meta.as_ref().and_then(|meta| meta.get("tasks"));
+        for task in tasks.and_then(Json::as_list).into_iter().flatten() {
+            gather(task, 0, &mut written);
+        }
+        let places = [&event.result, &event.context, &kept_elsewhere];
+        for place in places.into_iter().flatten() {
             gather(place, MAX_DEPTH, &mut written);
         }
         for (is_error, text) in written {
@@ -66,10 +78,51 @@ async fn print(args: &LogsArgs, host: &Host, quiet: bool, io: &mut Io<'_>) -> Re
             tell(args, &step, is_error, text, io)?;
         }
     }
-    if is_silent && !quiet {
+    if fetched.missing > 0 && !quiet {
+        let data = counted(fetched.missing, "result");
+        io.talk(format!(
+            "{data} could not be looked at: too large, too many, or gone"
+        ))?;
+    } else if is_silent && !quiet {
         io.talk("the tasks of this run wrote nothing that its log has")?;
     }
     Ok(Exit::Ok)
+}
+
+/// Data that is kept outside of the log, which only refers to it.
+#[derive(Default)]
+struct Fetched {
+    bytes: u64,
+    missing: usize,
+}
+
+impl Fetched {
+    /// The data of an event, where it is kept outside of the log and can be had.
+    async fn data_of(&mut self, event: &EventView, host: &Host) -> Result<Option<Json>, Error> {
+        let result = event.result.as_ref();
+        let Some(reference) = result.and_then(|result| result.get("reference")) else {
+            return Ok(None);
+        };
+        let Some(address) = reference.get("ref").and_then(Json::as_str) else {
+            return Ok(None);
+        };
+        let bytes = reference.get("bytes").and_then(Json::as_u64);
+        let all = self.bytes.saturating_add(bytes.unwrap_or(MAX_ONE));
+        if bytes.is_some_and(|bytes| bytes > MAX_ONE) || all > MAX_FETCHED {
+            self.missing += 1;
+            return Ok(None);
+        }
+        self.bytes = all;
+        match host.resolve(address).await {
+            Ok(data) => Ok(Some(data)),
+            // What is gone, or not for everybody, leaves the rest of the log to be read.
+            Err(error) if error.code().is_some() => {
+                self.missing += 1;
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
 }
 
 fn is_call(event: &EventView) -> bool {

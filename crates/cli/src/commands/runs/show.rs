@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use clap::Args;
 use noetl_api::execution::{ExecutionDetail, ExecutionLine};
-use noetl_types::{ExecutionStatus, Json};
+use noetl_types::{ExecutionStatus, Json, Timestamp};
 use serde::Serialize;
 
 use super::list::playbook;
@@ -129,7 +129,7 @@ fn draw(timeline: &Timeline, io: &mut Io<'_>) -> Result<(), Error> {
     let paint = io.out.paint();
     let names = bars.iter().map(|bar| columns(&visible(&bar.step))).max();
     let names = names.unwrap_or(0).min(MAX_NAME);
-    let notes: Vec<String> = bars.iter().map(note).collect();
+    let notes: Vec<String> = bars.iter().map(|bar| note(bar, timeline.to)).collect();
     let longest = notes.iter().map(|note| columns(note)).max().unwrap_or(0);
     let room = io.out.width().saturating_sub(names + longest.min(28) + 6);
     let width = room.clamp(*BARS.start(), *BARS.end());
@@ -201,7 +201,7 @@ fn sign(ended: Ended) -> (&'static str, anstyle::Style) {
     }
 }
 
-fn note(bar: &Bar) -> String {
+fn note(bar: &Bar, now: Timestamp) -> String {
     if bar.ended == Ended::Skipped {
         return "skipped".to_owned();
     }
@@ -222,6 +222,9 @@ fn note(bar: &Bar) -> String {
         0 => {}
         1 => parts.push("1 retry".to_owned()),
         retries => parts.push(format!("{retries} retries")),
+    }
+    if let Some(again) = bar.retry_at {
+        parts.push(format!("again in {}", again.since(now).human()));
     }
     parts.join(", ")
 }

@@ -67,6 +67,9 @@ pub(super) struct Bar {
     pub(super) items: Option<u64>,
     pub(super) failed: u32,
     pub(super) retries: u32,
+    /// When it is tried again, where it waits for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) retry_at: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<String>,
     pub(super) spans: Vec<Span>,
@@ -119,7 +122,8 @@ impl Timeline {
                 builder.take(kind, event);
             }
         }
-        let to = end.unwrap_or(now).max(first.created_at);
+        let last = events.iter().map(|event| event.created_at).max();
+        let to = end.unwrap_or(now).max(last.unwrap_or(first.created_at));
         builder.close_all(to, end.is_some());
         Some(Self {
             from: first.created_at,
@@ -204,6 +208,7 @@ impl Builder {
                 items: None,
                 failed: 0,
                 retries: 0,
+                retry_at: None,
                 error: None,
                 spans: Vec::new(),
             });
@@ -256,11 +261,20 @@ impl Builder {
     }
 
     fn close_all(&mut self, at: Timestamp, is_over: bool) {
-        let keys: Vec<_> = self.open.keys().cloned().collect();
-        for key in keys {
-            self.close(&key, at);
+        for open in std::mem::take(&mut self.open).into_values() {
+            // Its next attempt is still to come.
+            if open.since > at && !is_over {
+                let bar = self.bar(&open.step, at);
+                let earlier = bar.retry_at.into_iter().chain([open.since]).min();
+                bar.retry_at = earlier;
+            }
+            self.span(&open, at);
         }
         for bar in &mut self.bars {
+            bar.to = bar.to.min(at);
+            for span in &mut bar.spans {
+                span.to = span.to.min(at);
+            }
             if bar.ended == Ended::Open {
                 bar.to = at;
                 if is_over {
@@ -361,6 +375,49 @@ mod tests {
             .map(|bar| (bar.ended, bar.retries))
             .collect();
         assert_eq!(told, [(Ended::Completed, 1), (Ended::Open, 0)]);
+    }
+
+    /// A worker that waits out a delay by itself has said until when.
+    #[test]
+    fn a_step_that_waits_for_its_next_attempt_is_drawn_so_until_now() {
+        let mut events = vec![
+            event(0, "playbook.started", "p", "STARTED", "{}"),
+            event(0, "step.enter", "a", "ENTERED", r#"{"run":1}"#),
+            event(
+                0,
+                "command.issued",
+                "a",
+                "PENDING",
+                r#"{"tool_kind":"http"}"#,
+            ),
+            event(200, "command.claimed", "a", "CLAIMED", "{}"),
+            event(200, "command.started", "a", "RUNNING", "{}"),
+        ];
+        let now = Timestamp::from_unix_ms(1_800_000_001_000).unwrap();
+        let timeline = Timeline::of(&events, now).unwrap();
+        assert_eq!(drawn(&timeline, 0), "░░████████");
+        assert_eq!(timeline.bars[0].retry_at, None);
+
+        let retried = r#"{"retry_in_ms":30000}"#;
+        events.push(event(500, "call.error", "a", "FAILED", retried));
+        let timeline = Timeline::of(&events, now).unwrap();
+        assert_eq!(drawn(&timeline, 0), "░░███▒▒▒▒▒");
+        let bar = &timeline.bars[0];
+        let again = Timestamp::from_unix_ms(1_800_000_030_500).unwrap();
+        assert_eq!((bar.retry_at, bar.to), (Some(again), now));
+        assert!(bar.spans.iter().all(|span| span.to <= now));
+
+        let then = again.saturating_add(Millis::from_secs(1));
+        let timeline = Timeline::of(&events, then).unwrap();
+        assert_eq!(timeline.bars[0].retry_at, None);
+        let last = timeline.bars[0].spans.last().unwrap();
+        assert_eq!((last.doing, last.from), (Doing::Running, again));
+
+        // A run that is cancelled meanwhile tries nothing again.
+        events.push(event(900, "playbook.cancelled", "p", "CANCELLED", "{}"));
+        let timeline = Timeline::of(&events, then).unwrap();
+        assert_eq!(timeline.bars[0].retry_at, None);
+        assert_eq!(timeline.bars[0].to, timeline.to);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Settings that bound something: how many, how large, how often.
 
+use std::collections::BTreeMap;
+
 use noetl_types::ByteSize;
 
 use super::{Setting, read};
@@ -52,4 +54,39 @@ pub(crate) static STATEMENT_CACHE: Setting<u32> = Setting::new(
     "100",
     read::number::<0, 10_000>,
     "Statements that a connection to PostgreSQL which reads keeps prepared",
+);
+
+pub(crate) static TASK_MEMORY: Setting<ByteSize> = Setting::absent(
+    "NOETL_TASK_MEMORY",
+    "what the machine has, from 4GiB to 32GiB; 32GiB in noetl run and noetl dev",
+    read::size::<262_144, 17_179_869_184>,
+    "Memory for each process of a task, counted as addresses, and for each container",
+);
+
+pub(crate) static TASK_PROCESSES: Setting<u32> = Setting::new(
+    "NOETL_TASK_PROCESSES",
+    "16384",
+    read::number::<64, 4_194_304>,
+    "Processes and threads that the user of tasks may have in all, and each container by itself",
+);
+
+pub(crate) static TASK_FILE_SIZE: Setting<ByteSize> = Setting::new(
+    "NOETL_TASK_FILE_SIZE",
+    "4GiB",
+    read::size::<1_024, 17_179_869_184>,
+    "Largest file that a process of a task writes",
+);
+
+pub(crate) static MCP_SERVERS: Setting<BTreeMap<String, String>> = Setting::absent(
+    "NOETL_MCP_SERVERS",
+    "none: tasks say where their server is",
+    read::named_urls,
+    "MCP servers that tasks know by name: NAME=URL, separated by commas",
+);
+
+pub(crate) static CONTAINER_IMAGES: Setting<Vec<String>> = Setting::absent(
+    "NOETL_CONTAINER_IMAGES",
+    "any",
+    read::images,
+    "Images that containers of tasks may use, separated by commas; a star at the end stands for any rest",
 );

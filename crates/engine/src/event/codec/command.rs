@@ -298,6 +298,8 @@ fn task_json(task: &TaskReport) -> Json {
         .put(Key::Status, task.status.as_str())
         .put(Key::Attempts, task.attempts)
         .maybe(Key::DurationMs, task.duration.map(Millis::as_ms))
+        .maybe(Key::Stdout, task.stdout.as_ref())
+        .maybe(Key::Stderr, task.stderr.as_ref())
         .into_json()
 }
 
@@ -307,6 +309,8 @@ fn read_task(task: &Part<'_>) -> Option<TaskReport> {
         status: TaskStatus::parse(task.get(Key::Status)?.as_str()?)?,
         attempts: task.need_number(Key::Attempts).ok()?,
         duration: task.number(Key::DurationMs).ok()?.map(Millis::from_ms),
+        stdout: task.text(Key::Stdout).ok()?,
+        stderr: task.text(Key::Stderr).ok()?,
     })
 }
 

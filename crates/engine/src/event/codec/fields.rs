@@ -148,6 +148,8 @@ keys! {
     Started = "started",
     Stats = "stats",
     Status = "status",
+    Stderr = "stderr",
+    Stdout = "stdout",
     Step = "step",
     Success = "success",
     Tasks = "tasks",

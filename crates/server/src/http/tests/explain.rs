@@ -1,11 +1,11 @@
 //! Why a run waits, or how it came to its end.
 
 use axum::http::Method;
-use noetl_types::{ErrorCode, Scope};
+use noetl_types::{ErrorCode, Scope, Timestamp};
 use serde_json::{Value, json};
 
 use super::tokens::token_of;
-use super::{House, closed_house, house, is_ok};
+use super::{House, closed_house, completed, house, is_ok};
 
 /// A playbook whose steps come to stand still in different ways.
 const WAITS: &str = "apiVersion: noetl.io/v2
@@ -89,6 +89,100 @@ async fn a_run_without_a_worker_says_so() {
     assert_eq!(told(&explained), ["lease start 1: is at work"]);
     assert_eq!(explained["waiting_on"][0]["holders"], json!(["w1"]));
     assert!(explained["waiting_on"][0]["until"].is_string());
+}
+
+/// What a worker says of a command in the middle of its work: it began, and these attempts of its
+/// task failed and are made again.
+fn at_work(command: &Value, retries: &[(u32, u64)], before: u32) -> Value {
+    let error = json!({ "kind": "connection", "message": "no line", "retryable": true });
+    let retries = retries.iter().map(|(attempt, retry_in_ms)| {
+        json!({ "error": error, "attempt": attempt, "retry_in_ms": retry_in_ms })
+    });
+    let report = json!({
+        "execution_id": command["execution_id"],
+        "command_id": command["command_id"],
+        "attempt": command["attempt"],
+        "lease_token": command["lease_token"],
+        "claimed_at": command["claimed_at"],
+        "started_at": command["claimed_at"],
+        "status": "progress",
+        "retries": retries.collect::<Vec<_>>(),
+        "retries_before": before,
+    });
+    json!({ "worker_id": "w1", "reports": [report] })
+}
+
+/// A worker waits out the delay before the next attempt by itself, and people want to know.
+#[tokio::test]
+async fn a_task_that_waits_for_its_next_attempt_says_until_when() {
+    const HOUR: u64 = 3_600_000;
+    let house = house().await;
+    let id = house.started().await;
+    let command = house.leased().await;
+    let say = async |retries: &[(u32, u64)], before| {
+        let said = at_work(&command, retries, before);
+        let heard = house.post("/api/commands/report", said).await;
+        assert_eq!(heard.text_at("/results/0/status"), "accepted");
+    };
+    say(&[], 0).await;
+    assert_eq!(
+        told(&house.explained(&id).await),
+        ["lease start 1: is at work"]
+    );
+    // What is said twice happened once.
+    for _ in 0..2 {
+        say(&[(1, HOUR)], 0).await;
+        let explained = house.explained(&id).await;
+        let waits = &explained["waiting_on"][0];
+        assert_eq!(
+            told(&explained),
+            ["retry start 1: failed and waits for attempt 2"]
+        );
+        assert_eq!(
+            explained["summary"],
+            "step `start` failed and waits for attempt 2"
+        );
+        assert_eq!(waits["holders"], json!(["w1"]));
+        let time = |key: &str| Timestamp::parse(waits[key].as_str().unwrap()).unwrap();
+        let delay = time("until").since(time("since"));
+        assert_eq!(delay.as_ms(), HOUR);
+    }
+    // The next attempt has begun and failed, and the one after it is under way.
+    say(&[(2, 0)], 1).await;
+    assert_eq!(
+        told(&house.explained(&id).await),
+        ["lease start 1: is at work, after 2 failed attempts"]
+    );
+    let mut report = completed(&command, &json!({ "ok": true }));
+    report["reports"][0]["retries_before"] = json!(2);
+    let done = house.post("/api/commands/report", report).await;
+    assert_eq!(done.text_at("/results/0/status"), "accepted");
+
+    let path = format!("/api/executions/{id}/events?step=start&limit=100");
+    let events = house.get(&path).await.json();
+    let types = events["events"].as_array().unwrap().iter();
+    let types: Vec<_> = types
+        .map(|event| event["event_type"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        types,
+        [
+            "step.enter",
+            "command.issued",
+            "command.claimed",
+            "command.started",
+            "call.error",
+            "call.error",
+            "call.done",
+            "command.completed",
+            "ctx.updated",
+            "step.exit"
+        ]
+    );
+    // Who is late with what it says is not heard, and it does no harm.
+    let late = at_work(&command, &[(1, HOUR)], 0);
+    let late = house.post("/api/commands/report", late).await;
+    assert_eq!(late.text_at("/results/0/status"), "duplicate");
 }
 
 #[tokio::test]

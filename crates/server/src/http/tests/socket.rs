@@ -142,6 +142,7 @@ async fn work(client: &Client) {
         frame: None,
         task_attempt: 1,
         retries: Vec::new(),
+        retries_before: 0,
         claimed_at: None,
         lease_until: None,
         started_at: None,

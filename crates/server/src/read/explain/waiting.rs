@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use noetl_api::explain::{MAX_HOLDERS, WaitingKind, WaitingOn};
-use noetl_engine::{Moment, NoCaches, SlotHolder, SlotWant, State, wanted_slots};
+use noetl_engine::{Moment, NoCaches, Retries, SlotHolder, SlotWant, State, wanted_slots};
 use noetl_playbook::carried::NoPayloads;
 use noetl_store::{Command, CommandFilter, Execution, RuntimeKind, Slot, SlotChoice, SlotState};
 use noetl_types::id::HighWater;
@@ -37,7 +37,9 @@ impl Runtime {
                     let detail = "is about to be carried out by the server";
                     Some((entry(WaitingKind::Command, None, detail), String::new()))
                 }
-                None => rows.get(&id).and_then(|row| self.in_queue(row, &pools)),
+                None => rows
+                    .get(&id)
+                    .and_then(|row| self.in_queue(row, command.retries(), &pools)),
             };
             if let Some((waits, key)) = waits {
                 let step = Some(step);
@@ -72,11 +74,16 @@ impl Runtime {
 
     /// What a command in the queue waits for, with what it has in common with others; nothing where
     /// it waits because the execution is paused, which is told once.
-    fn in_queue(&self, command: &Command, pools: &PoolFacts) -> Option<(WaitingOn, String)> {
+    fn in_queue(
+        &self,
+        command: &Command,
+        retries: Option<&Retries>,
+        pools: &PoolFacts,
+    ) -> Option<(WaitingOn, String)> {
         let now = self.now();
         let since = Some(command.command_id.time());
         if command.status.is_leased() {
-            return Some(leased(command, now));
+            return Some(leased(command, retries, now));
         }
         if command.held || command.status != CommandStatus::Pending {
             return None;
@@ -219,22 +226,43 @@ fn entry(kind: WaitingKind, step: Option<Text>, detail: &str) -> WaitingOn {
     }
 }
 
-fn leased(command: &Command, now: Timestamp) -> (WaitingOn, String) {
+/// What a command waits for that a worker has: for its work, or for the next attempt of its task.
+fn leased(command: &Command, retries: Option<&Retries>, now: Timestamp) -> (WaitingOn, String) {
     let attempt = command.attempt;
     let of = command.max_attempts.get();
     let until = command.lease.map(|lease| lease.until);
-    let detail = if until.is_some_and(|until| until < now) {
+    let is_lost = until.is_some_and(|until| until < now);
+    let holders = command.worker.as_ref().map(Text::from);
+    let holders = holders.into_iter().collect();
+    if let Some(retries) = retries.filter(|retries| !is_lost && retries.next_at > now) {
+        let detail = format!("failed and waits for attempt {}", retries.next);
+        let waits = WaitingOn {
+            since: Some(retries.failed_at),
+            until: Some(retries.next_at),
+            holders,
+            ..entry(WaitingKind::Retry, None, &detail)
+        };
+        return (waits, detail);
+    }
+    let mut detail = if is_lost {
         format!("was lost by its worker in attempt {attempt} of {of} and is taken back")
     } else if attempt > 1 {
         format!("is at work, attempt {attempt} of {of}")
     } else {
         "is at work".to_owned()
     };
-    let worker = command.worker.as_ref();
+    if let Some(retries) = retries.filter(|_| !is_lost) {
+        let attempts = if retries.told == 1 {
+            "attempt"
+        } else {
+            "attempts"
+        };
+        detail.push_str(&format!(", after {} failed {attempts}", retries.told));
+    }
     let waits = WaitingOn {
         since: command.claimed_at,
         until,
-        holders: worker.map(Text::from).into_iter().collect(),
+        holders,
         ..entry(WaitingKind::Lease, None, &detail)
     };
     (waits, detail)

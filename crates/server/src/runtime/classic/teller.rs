@@ -93,6 +93,7 @@ impl Teller<'_> {
             claimed_at: None,
             started_at: None,
             retries: Vec::new(),
+            retries_before: 0,
             outcome,
         }
     }

@@ -212,6 +212,7 @@ async fn finish(runtime: &Runtime, command: &LeasedCommand) {
         tasks: Vec::new(),
         task_attempt: 1,
         retries: Vec::new(),
+        retries_before: 0,
         frame: None,
         claimed_at: Some(command.claimed_at),
         lease_until: Some(command.lease_until),
