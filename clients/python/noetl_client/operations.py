@@ -472,6 +472,8 @@ class Operations(Transport):
         since: str | None = None,
         until: str | None = None,
         q: str | None = None,
+        system: bool | None = None,
+        roots: bool | None = None,
         limit: int | None = None,
         offset: int | None = None,
         cursor: str | None = None,
@@ -481,7 +483,7 @@ class Operations(Transport):
             "GET",
             "/api/executions",
             answer=list[models.ExecutionLine],
-            query={"status": status, "path": path, "catalog_id": catalog_id, "parent": parent, "label": label, "since": since, "until": until, "q": q, "limit": limit, "offset": offset, "cursor": cursor},
+            query={"status": status, "path": path, "catalog_id": catalog_id, "parent": parent, "label": label, "since": since, "until": until, "q": q, "system": system, "roots": roots, "limit": limit, "offset": offset, "cursor": cursor},
         )
         return result
 

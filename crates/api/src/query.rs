@@ -37,6 +37,12 @@ pub struct ExecutionsQuery {
     /// Only those whose id, path or error holds this text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub q: Option<Text>,
+    /// Only those of the platform itself, whose path begins with `system/`; `false` leaves them out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system: Option<bool>,
+    /// Only those that no other run started.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub roots: bool,
     /// How many at most.
     pub limit: PageLimit,
     /// How many are passed over first; up to [`noetl_types::limits::MAX_PAGE_OFFSET`].

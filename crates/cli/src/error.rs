@@ -14,7 +14,7 @@ use crate::payload::PayloadError;
 use crate::profile::ProfileError;
 use crate::render::palette;
 use crate::render::words::visible_lines;
-use crate::roles::{HostError, StartError, ThreadsRefused};
+use crate::roles::{HostError, StartError, ThreadsRefused, exit_of_refusal};
 
 /// Why a command could not do its work.
 #[derive(Debug, Error)]
@@ -99,9 +99,18 @@ pub(crate) enum Error {
     /// No run fits.
     #[error("there is no run '{text}'")]
     NoRun { text: String },
+    /// No run fits among those that were looked at.
+    #[error("there is no run '{text}' among the newest, and older ones were not looked at")]
+    NotAmongNewest { text: String },
     /// Several runs fit.
     #[error("'{text}' fits several runs: {}", some.join(", "))]
     ManyRuns { text: String, some: Vec<String> },
+    /// No token fits.
+    #[error("there is no token '{text}'")]
+    NoToken { text: String },
+    /// Several tokens fit.
+    #[error("'{text}' fits several tokens: {}", some.join(", "))]
+    ManyTokens { text: String, some: Vec<String> },
     /// No definition fits.
     #[error("there is no definition '{name}'")]
     NoDefinition { name: String, near: Option<String> },
@@ -182,6 +191,9 @@ impl Error {
                 Some("name it by its id, by a part of its id, or as last".to_owned())
             }
             Self::NoRun { .. } => Some("see them with: noetl runs list".to_owned()),
+            Self::NotAmongNewest { .. } => Some(
+                "give its whole id; see older ones with: noetl runs list --until WHEN".to_owned(),
+            ),
             Self::NoDefinition {
                 near: Some(near), ..
             }
@@ -196,7 +208,10 @@ impl Error {
             }
             Self::NoDatabase { .. } => Some(NO_DATABASE_HELP.to_owned()),
             Self::InTheWay { .. } => Some("name another file, or remove that one".to_owned()),
-            Self::ManyRuns { .. } => Some("give more of its digits".to_owned()),
+            Self::ManyRuns { .. } | Self::ManyTokens { .. } => {
+                Some("give more of its digits".to_owned())
+            }
+            Self::NoToken { .. } => Some("see them with: noetl token list".to_owned()),
             Self::NothingWaits { run } => Some(format!("see why with: noetl runs explain {run}")),
             Self::ManySteps { .. } => Some("name one behind the run".to_owned()),
             Self::OneVersion { .. } => {
@@ -220,6 +235,8 @@ impl Error {
             | Self::NotInLog { .. }
             | Self::UnknownCode { .. }
             | Self::NoRun { .. }
+            | Self::NotAmongNewest { .. }
+            | Self::NoToken { .. }
             | Self::NoDefinition { .. }
             | Self::NoWorker { .. }
             | Self::NoDatabase { .. }
@@ -234,18 +251,14 @@ impl Error {
             | Self::Profile(_)
             | Self::BadRun { .. }
             | Self::ManyRuns { .. }
+            | Self::ManyTokens { .. }
             | Self::ManySteps { .. }
             | Self::BadValue { .. }
             | Self::NoLocalLog
             | Self::NotAsked => Exit::Usage,
             Self::Start(error) => error.exit(),
             Self::Host(error) => error.exit(),
-            Self::Platform(error) => match error.code().map(ErrorCode::status) {
-                Some(404) => Exit::NotFound,
-                Some(409) => Exit::Conflict,
-                Some(400..500) => Exit::Usage,
-                Some(_) | None => Exit::Failed,
-            },
+            Self::Platform(error) => exit_of_refusal(error),
             Self::OldSchema { .. }
             | Self::Unreadable { .. }
             | Self::NotText { .. }
@@ -294,7 +307,11 @@ fn unreadable_help(error: &io::Error) -> Option<String> {
 
 fn platform_help(error: &ApiError) -> Option<String> {
     let is_closed = error.code() == Some(ErrorCode::Forbidden);
-    is_closed.then(|| "set NOETL_INTERNAL_API_TOKEN to the value that the server has".to_owned())
+    is_closed.then(|| {
+        "set NOETL_INTERNAL_API_TOKEN to the value that the server has; the server of a profile is \
+         shown only the token that the profile names"
+            .to_owned()
+    })
 }
 
 impl From<ThreadsRefused> for Error {

@@ -24,6 +24,12 @@ Commands that ask a server find it by `--server`, else `--profile`, else `NOETL_
 `NOETL_PROFILE`, else the profile in use (`noetl profile use`), else the server that has the database
 of this machine. Where none has it, commands that only look read that database themselves.
 
+A token goes only where it belongs. The server of a profile is shown the token that the profile names
+(`--token-env`, `--token-file`), or none; `NOETL_TOKEN` is for servers that no profile names. Operators'
+commands (`outbox`, `retention`, `stream rebuild`, `secret audit`) ask at `NOETL_INTERNAL_URL` where
+neither `--server` nor `--profile` is given, and show `NOETL_INTERNAL_API_TOKEN` there, but to the server
+of a profile only where it is the same server.
+
 ";
 
 /// The whole page.
@@ -128,4 +134,79 @@ fn every_command_is_seen_in_a_pipe_and_on_a_terminal() {
         })
         .collect();
     assert!(missing.is_empty(), "no snapshot of both kinds: {missing:?}");
+}
+
+/// Commands that have no `-o`, and why not.
+const WITHOUT_FORM: [(&str, &str); 20] = [
+    ("check", "it has --format, with the forms of compilers"),
+    ("graph", "it has --format, with the forms of drawings"),
+    ("schema", "it prints a schema, which is JSON"),
+    ("explain", "it prints a page"),
+    ("completions", "it prints a script"),
+    ("man", "it prints a page"),
+    ("dev", "it is a server, and writes a log"),
+    ("server", "it is a server, and writes a log"),
+    ("worker", "it is a worker, and writes a log"),
+    ("runs_logs", "it prints what tasks printed"),
+    ("catalog_get", "it prints a document as it was registered"),
+    ("db_migrate", "it says that it is done"),
+    (
+        "db_check",
+        "it says what is wrong, and its exit code whether anything is",
+    ),
+    ("db_backup", "it says that it is done"),
+    ("token_revoke", "it says that it is done"),
+    ("secret_set", "it says that it is done"),
+    ("secret_rm", "it says that it is done"),
+    ("profile_add", "it says that it is done"),
+    ("profile_use", "it says that it is done"),
+    ("profile_rm", "it says that it is done"),
+];
+
+/// The commands that do something, with their words.
+fn every_leaf() -> Vec<(String, Command)> {
+    fn walk(command: &Command, found: &mut Vec<(String, Command)>, words: &[&str]) {
+        let is_leaf = inner(command).next().is_none() || !command.is_subcommand_required_set();
+        if is_leaf && !words.is_empty() {
+            found.push((words.join("_"), command.clone()));
+        }
+        for one in inner(command) {
+            walk(one, found, &[words, &[one.get_name()]].concat());
+        }
+    }
+    let mut command = CommandLine::command();
+    command.build();
+    let mut found = Vec::new();
+    walk(&command, &mut found, &[]);
+    found
+}
+
+#[test]
+fn every_command_that_prints_data_has_a_form() {
+    let has_form = |command: &Command| {
+        let mut flags = command.get_arguments();
+        flags.any(|flag| flag.get_short() == Some('o'))
+    };
+    let is_excused = |name: &str| WITHOUT_FORM.iter().any(|(excused, _)| *excused == name);
+    let lacking: Vec<String> = every_leaf()
+        .into_iter()
+        .filter(|(name, command)| !has_form(command) && !is_excused(name))
+        .map(|(name, _)| name)
+        .collect();
+    assert!(lacking.is_empty(), "no -o: {lacking:?}");
+}
+
+#[test]
+fn every_command_shows_examples_that_fit() {
+    for (name, command) in every_leaf() {
+        let examples = command.get_after_long_help().map(ToString::to_string);
+        let examples = examples.unwrap_or_default();
+        assert!(examples.contains("Examples:\n"), "{name} has no examples");
+        let words = format!("noetl {}", name.replace('_', " "));
+        assert!(examples.contains(&words), "{name}: {examples}");
+        for line in examples.lines() {
+            // A line that is broken cannot be copied.
+            assert!(line.chars().count() <= WIDTH, "{name} breaks: {line}");
+        }
+    }
 }

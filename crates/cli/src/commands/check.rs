@@ -21,7 +21,8 @@ use crate::source::{self, Found, Origin};
 /// is run, and no server is asked.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Diagnostics are what is asked for, so they go to standard output; the summary goes to standard error.
+Diagnostics are what is asked for, so they go to standard output; the summary goes to standard
+error.
 
 Examples:
   noetl check flow.yaml                      one file

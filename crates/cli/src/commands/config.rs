@@ -4,12 +4,14 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueHint};
+use serde::Serialize;
 
 use crate::config::table::TABLE;
-use crate::config::{Config, Given, Origin, SettingDefault};
+use crate::config::{Config, Facts, Given, Origin, SettingDefault};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::io::Io;
+use crate::output::{Output, Table};
 use crate::render::palette;
 use crate::render::words::visible;
 
@@ -36,7 +38,8 @@ Any variable NAME may be given as NAME_FILE, the path of a file that holds its v
 
 Examples:
   noetl config show --origin     where each value comes from
-  noetl config show --about      what each setting is for")]
+  noetl config show --about      what each setting is for
+  noetl config show -o json      all of it, for a program")]
 struct ShowArgs {
     /// Say where each value comes from
     #[arg(long)]
@@ -44,6 +47,8 @@ struct ShowArgs {
     /// Say what each setting is for
     #[arg(long)]
     about: bool,
+    #[command(flatten)]
+    output: Output,
     /// File with settings in TOML
     #[arg(long, help = "File with settings in TOML [env: NOETL_CONFIG]", value_name = "FILE", value_hint = ValueHint::FilePath)]
     config: Option<PathBuf>,
@@ -51,6 +56,44 @@ struct ShowArgs {
 
 /// What stands for a secret.
 const MASK: &str = "********";
+
+/// A setting, for programs.
+#[derive(Debug, Serialize)]
+struct Row {
+    name: &'static str,
+    /// Absent where nobody gave one and there is no default; a secret is masked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<String>,
+    /// What is done where there is no value, in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    otherwise: Option<&'static str>,
+    origin: String,
+    about: &'static str,
+    is_secret: bool,
+}
+
+fn row(facts: &'static Facts, config: &Config) -> Row {
+    let (text, origin) = config.shown(facts);
+    let value = text.map(|text| {
+        if facts.secret {
+            MASK.to_owned()
+        } else {
+            text.to_owned()
+        }
+    });
+    let otherwise = match (&value, facts.default) {
+        (None, SettingDefault::Told(words)) => Some(words),
+        (None, SettingDefault::Value(_)) | (Some(_), _) => None,
+    };
+    Row {
+        name: facts.name,
+        value,
+        otherwise,
+        origin: origin.to_string(),
+        about: facts.about,
+        is_secret: facts.secret,
+    }
+}
 
 /// Prints the settings.
 pub(crate) fn run(args: &ConfigArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
@@ -61,6 +104,11 @@ pub(crate) fn run(args: &ConfigArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
     };
     let config = Config::load(&given, &io.env)?;
     io.warn(&config.warnings)?;
+    if !args.output.is_table() {
+        let rows: Vec<Row> = TABLE.iter().map(|it| row(it.facts(), &config)).collect();
+        args.output.list(&rows, |_| Table::new([]), io)?;
+        return Ok(Exit::Ok);
+    }
     let paint = io.out.paint();
     for setting in TABLE {
         let facts = setting.facts();

@@ -23,6 +23,11 @@ use crate::roles::{self, Opened, Place, StartError};
 ///
 /// A server may have a database file meanwhile; only to migrate it, stop its server first.
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl db status
+  noetl db check
+  noetl db backup noetl-copy.db")]
 pub(crate) struct DbArgs {
     #[command(subcommand)]
     verb: Verb,
@@ -38,6 +43,10 @@ enum Verb {
 
 /// Show the version, the size and the tables
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl db status
+  noetl db status --store sqlite:other.db -o json")]
 struct StatusArgs {
     #[command(flatten)]
     output: Output,
@@ -47,6 +56,10 @@ struct StatusArgs {
 
 /// Bring the tables up to date; a server does so too when it starts
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl db migrate
+  noetl db migrate --store sqlite:other.db")]
 struct MigrateArgs {
     #[command(flatten)]
     settings: Flags<Database>,
@@ -54,6 +67,10 @@ struct MigrateArgs {
 
 /// Check that nothing is damaged and that no log was edited
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl db check
+  noetl db check --store sqlite:noetl-copy.db")]
 struct CheckArgs {
     #[command(flatten)]
     settings: Flags<Database>,
@@ -61,6 +78,10 @@ struct CheckArgs {
 
 /// Copy the database to a file that is not there yet
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl db backup noetl-copy.db
+  noetl db backup \"noetl-$(date +%F).db\"")]
 struct BackupArgs {
     /// The copy
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]

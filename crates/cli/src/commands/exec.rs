@@ -16,7 +16,7 @@ use crate::config::{Client, Flags};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::io::Io;
-use crate::output::{Form, Output};
+use crate::output::Output;
 use crate::payload;
 use crate::progress::{Display, Style};
 use crate::reach::{Reached, Wants};
@@ -261,12 +261,9 @@ pub(crate) async fn follow(
         io.talk(format_args!("{word}: {}", visible(error)))?;
     }
     if let (ExecutionStatus::Completed, Some(found)) = (status.status, &status.result) {
-        let form = match wanted.output.form {
-            Form::Table | Form::Wide => None,
-            Form::Json | Form::Jsonl => Some(result::Form::Json),
-            Form::Yaml => Some(result::Form::Yaml),
-        };
-        if let Some(text) = result::render(found, form) {
+        if !wanted.output.is_table() {
+            wanted.output.thing(found, io)?;
+        } else if let Some(text) = result::render(found, None) {
             write!(io.out, "{text}")?;
         }
     }

@@ -1,30 +1,30 @@
 //! `noetl outbox`: what waits to be published, and what cannot be.
 
-use std::io::Write as _;
+mod decide;
 
 use clap::{Args, Subcommand};
-use noetl_api::internal::{OutboxIds, OutboxList, QuarantineList};
-use noetl_api::{ApiError, Client};
+use noetl_api::internal::{OutboxLine, QuarantineList};
 use noetl_types::{OutboxId, QuarantineId, Text};
 
+use self::decide::{Decision, Meant, decide};
 use super::platform::ask;
-use crate::ask::{Consent, agreed};
+use crate::ask::Consent;
 use crate::config::{Flags, Operator};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::io::Io;
 use crate::output::{Cell, Column, Output, Table, Times};
 use crate::render::palette;
-use crate::render::words::counted;
-
-/// Dead rows that are asked for, and sent out again, in one call.
-const AT_ONCE: u32 = 500;
-
-/// Dead rows that one command sends out again at most.
-const MOST_REPLAYED: usize = 100_000;
 
 /// Look at the outbox, and decide about what cannot be published
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl outbox list --status pending       what waits
+  noetl outbox dead                        what failed too often
+  noetl outbox replay 308400000000000001   send it out again
+  noetl outbox discard 308400000000000001  give it up
+  noetl outbox quarantined                 what was refused")]
 pub(crate) struct OutboxArgs {
     #[command(subcommand)]
     verb: Verb,
@@ -40,7 +40,14 @@ enum Verb {
 }
 
 /// List rows of the outbox, by id
+///
+/// With -o json and yaml it is also said where the next page begins, if there is one.
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl outbox list
+  noetl outbox list --status failed --limit 500
+  noetl outbox list --status pending -o jsonl | jq .subject")]
 struct ListArgs {
     /// Only rows that have come so far
     #[arg(
@@ -58,6 +65,10 @@ struct ListArgs {
 /// They hold back retention until somebody decides: replay sends them out again, discard gives them
 /// up.
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl outbox dead
+  noetl outbox dead -o jsonl | jq -r .outbox_id")]
 struct DeadArgs {
     #[command(flatten)]
     page: Page,
@@ -82,6 +93,10 @@ struct Page {
 /// Events that could not be copied into the log, and such that no broker takes, oldest first. As JSON
 /// each is shown as it came.
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl outbox quarantined
+  noetl outbox quarantined --source stream -o json")]
 struct QuarantinedArgs {
     /// Only what was met there: projector, materializer or stream
     #[arg(long, value_name = "SOURCE")]
@@ -99,36 +114,52 @@ struct QuarantinedArgs {
 }
 
 /// Send dead rows out again
+///
+/// The rows are shown first and have to be agreed to; without a terminal, --yes is needed.
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl outbox replay 308400000000000001
+  noetl outbox replay 308400000000000001 --dry-run    only look at it
+  noetl outbox replay --all                           all that are dead")]
 struct ReplayArgs {
     /// The rows
     #[arg(required_unless_present = "all", value_name = "ID")]
     rows: Vec<OutboxId>,
-    /// All rows that are dead; says how many they are, and asks
+    /// All rows that are dead
     #[arg(long, conflicts_with = "rows")]
     all: bool,
     #[command(flatten)]
-    consent: Consent,
-    #[command(flatten)]
-    settings: Flags<Operator>,
+    decide: DecideArgs,
 }
 
+/// Give dead rows up: their events count as published, and nobody gets them
+///
+/// The rows are shown first and have to be agreed to; without a terminal, --yes is needed.
 #[derive(Debug, Args)]
-struct DecideArgs {
+#[command(after_long_help = "\
+Examples:
+  noetl outbox discard 308400000000000001
+  noetl outbox discard 308400000000000001 308400000000000002 --yes")]
+struct DiscardArgs {
     /// The rows
     #[arg(required = true, value_name = "ID")]
     rows: Vec<OutboxId>,
     #[command(flatten)]
-    settings: Flags<Operator>,
+    decide: DecideArgs,
 }
 
-/// Give dead rows up: their events count as published, and nobody gets them
 #[derive(Debug, Args)]
-struct DiscardArgs {
+struct DecideArgs {
+    /// Only show the rows that are dead
+    #[arg(long)]
+    dry_run: bool,
     #[command(flatten)]
     consent: Consent,
     #[command(flatten)]
-    decide: DecideArgs,
+    output: Output,
+    #[command(flatten)]
+    settings: Flags<Operator>,
 }
 
 /// Does what the verb says.
@@ -136,58 +167,19 @@ pub(crate) fn run(args: &OutboxArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
     match &args.verb {
         Verb::List(args) => list(args.status.as_deref(), &args.page, io),
         Verb::Dead(args) => list(Some("dead"), &args.page, io),
-        Verb::Replay(args) if args.all => replay_all(args, io),
-        Verb::Replay(args) => replay(args, &args.rows, io),
-        Verb::Discard(args) => discard(args, io),
-        Verb::Quarantined(args) => quarantined(args, io),
-    }
-}
-
-/// Sends rows out again, some at a time.
-fn replay(args: &ReplayArgs, rows: &[OutboxId], io: &mut Io<'_>) -> Result<Exit, Error> {
-    let at_once = usize::try_from(AT_ONCE).unwrap_or(usize::MAX);
-    let changed = ask(&args.settings.given, io, async |client| {
-        let mut changed = 0;
-        for some in rows.chunks(at_once) {
-            let some = OutboxIds {
-                outbox_ids: some.to_vec(),
+        Verb::Replay(args) => {
+            let meant = if args.all {
+                Meant::All
+            } else {
+                Meant::These(&args.rows)
             };
-            changed += client.replay_outbox(&some).await?.changed;
+            decide(meant, &args.decide, Decision::Replay, io)
         }
-        Ok(changed)
-    })?;
-    tell(changed, rows.len(), "sent out again", io)
-}
-
-fn replay_all(args: &ReplayArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let (dead, has_more) = ask(&args.settings.given, io, dead_rows)?;
-    if dead.is_empty() {
-        io.talk("there are no dead rows")?;
-        return Ok(Exit::Ok);
-    }
-    let rows = counted(dead.len(), "dead row");
-    if !agreed(args.consent, &format!("Send {rows} out again?"), "yes", io)? {
-        return Ok(Exit::Failed);
-    }
-    let exit = replay(args, &dead, io)?;
-    if has_more {
-        io.talk("there are more: do it again")?;
-    }
-    Ok(exit)
-}
-
-/// The rows that are dead and not given up, page by page, and whether there are more than one command
-/// takes.
-async fn dead_rows(client: &Client) -> Result<(Vec<OutboxId>, bool), ApiError> {
-    let (mut dead, mut after) = (Vec::new(), None);
-    loop {
-        let list = client.outbox(Some("dead"), after, AT_ONCE).await?;
-        let open = list.rows.iter().filter(|row| row.discarded_at.is_none());
-        dead.extend(open.map(|row| row.outbox_id));
-        after = list.next_after;
-        if after.is_none() || dead.len() >= MOST_REPLAYED {
-            return Ok((dead, after.is_some()));
+        Verb::Discard(args) => {
+            let meant = Meant::These(&args.rows);
+            decide(meant, &args.decide, Decision::Discard, io)
         }
+        Verb::Quarantined(args) => quarantined(args, io),
     }
 }
 
@@ -232,52 +224,16 @@ fn refused(list: &QuarantineList, times: &Times) -> Table {
     table
 }
 
-fn discard(args: &DiscardArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let DecideArgs { rows, settings } = &args.decide;
-    let rows = OutboxIds {
-        outbox_ids: rows.clone(),
-    };
-    let count = rows.outbox_ids.len();
-    let dead = counted(count, "dead row");
-    let question = format!("Give up {dead} for good, told to nobody?");
-    if !agreed(args.consent, &question, "yes", io)? {
-        return Ok(Exit::Failed);
-    }
-    let changed = ask(&settings.given, io, async |client| {
-        client.discard_outbox(&rows).await
-    })?;
-    tell(changed.changed, count, "given up", io)
-}
-
-fn tell(changed: u64, asked: usize, what: &str, io: &mut Io<'_>) -> Result<Exit, Error> {
-    let changed = usize::try_from(changed).unwrap_or(usize::MAX);
-    let others = asked.saturating_sub(changed);
-    if changed > 0 {
-        writeln!(io.out, "{} {what}", counted(changed, "row"))?;
-    }
-    if others > 0 {
-        io.talk(format_args!(
-            "{others} of {asked} rows were not dead and stay as they are; see those that are with: \
-             noetl outbox dead"
-        ))?;
-    }
-    Ok(if changed == 0 {
-        Exit::NotFound
-    } else {
-        Exit::Ok
-    })
-}
-
 fn list(status: Option<&str>, page: &Page, io: &mut Io<'_>) -> Result<Exit, Error> {
     let list = ask(&page.settings.given, io, async |client| {
         client.outbox(status, page.after, page.limit).await
     })?;
-    if !page.output.is_table() {
+    if !page.output.is_table() && !page.output.is_lines() {
         // Whole, for who has to know where the next page begins.
         page.output.thing(&list, io)?;
         return Ok(Exit::Ok);
     }
-    if list.rows.is_empty() {
+    if list.rows.is_empty() && page.output.is_table() {
         io.talk(match status {
             None => "the outbox is empty",
             Some("dead") => "there are no dead rows",
@@ -285,14 +241,14 @@ fn list(status: Option<&str>, page: &Page, io: &mut Io<'_>) -> Result<Exit, Erro
         })?;
         return Ok(Exit::Ok);
     }
-    page.output.table(&table(&list), io)?;
+    page.output.list(&list.rows, |_| table(&list.rows), io)?;
     if let Some(after) = list.next_after {
         io.talk(format_args!("there are more: --after {after}"))?;
     }
     Ok(Exit::Ok)
 }
 
-fn table(list: &OutboxList) -> Table {
+fn table(rows: &[OutboxLine]) -> Table {
     let mut table = Table::new([
         Column::new("ID").right(),
         Column::new("STATUS"),
@@ -302,7 +258,7 @@ fn table(list: &OutboxList) -> Table {
         Column::new("ERROR").gives_way(),
     ]);
     let text = |text: Option<&Text>| Cell::from(text.map_or("-", Text::as_str));
-    for row in &list.rows {
+    for row in rows {
         let status = match row.discarded_at {
             Some(_) => Cell::styled("DISCARDED", palette::DOUBT),
             None => row.status.as_str().into(),

@@ -21,7 +21,8 @@ use crate::roles::StartError;
 ///
 /// Commands that ask a server use the profile in use, unless a flag or the environment says otherwise.
 /// The file, profiles.toml in the configuration folder of the user, holds no secrets: a profile says in
-/// which variable or file its token is.
+/// which variable or file its token is. Its server is shown that token or none: the token of the
+/// environment is for servers that no profile names.
 #[derive(Debug, Args)]
 #[command(
     subcommand_required = true,
@@ -48,6 +49,10 @@ enum Verb {
 
 /// List profiles; a star marks the one in use
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl profile list
+  noetl profile list -o json")]
 struct ListArgs {
     #[command(flatten)]
     output: Output,
@@ -55,6 +60,10 @@ struct ListArgs {
 
 /// Add a profile
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl profile add here --server http://localhost:8082
+  noetl profile add prod --server https://noetl.example.com --token-file ~/.prod-token --use")]
 struct AddArgs {
     /// Its name
     name: String,
@@ -77,6 +86,10 @@ struct AddArgs {
 
 /// Use a profile from now on
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl profile use prod
+  noetl profile use --none")]
 struct UseArgs {
     /// Its name
     #[arg(required_unless_present = "none")]
@@ -88,6 +101,10 @@ struct UseArgs {
 
 /// Remove a profile
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl profile rm staging
+  noetl profile rm staging --yes")]
 struct RmArgs {
     /// Its name
     name: String,
@@ -97,6 +114,10 @@ struct RmArgs {
 
 /// Show a profile; without a name, the one in use
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl profile show
+  noetl profile show prod -o json")]
 struct ShowArgs {
     /// Its name
     name: Option<String>,

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use noetl_api::internal::{PurgeAnswer, PurgeRequest};
 
-use super::platform::ask;
+use super::platform::Operated;
 use crate::ask::{Consent, agreed};
 use crate::config::{Flags, Operator};
 use crate::error::Error;
@@ -15,6 +15,10 @@ use crate::output::{Column, Output, Table};
 ///
 /// Logs go by whole months, and only those whose runs have all ended and are published.
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl retention plan --events 90     what would go, and what would stay
+  noetl retention apply --events 90    show it, ask, and drop it")]
 pub(crate) struct RetentionArgs {
     #[command(subcommand)]
     verb: Verb,
@@ -28,13 +32,24 @@ enum Verb {
 
 /// Show what would go, and what would stay and why; touches nothing
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl retention plan
+  noetl retention plan --events 90 --commands 30
+  noetl retention plan --events 90 -o json | jq .skipped")]
 struct PlanArgs {
     #[command(flatten)]
     windows: Windows,
 }
 
 /// Show what goes, ask, and drop it
+///
+/// Without a terminal, --yes is needed.
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl retention apply --events 90
+  noetl retention apply --events 90 --profile staging --yes")]
 struct ApplyArgs {
     #[command(flatten)]
     consent: Consent,
@@ -63,40 +78,46 @@ struct Windows {
 pub(crate) fn run(args: &RetentionArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
     match &args.verb {
         Verb::Plan(args) => {
-            let plan = purge(&args.windows, true, io)?;
-            write(&plan, &args.windows, io)?;
+            let at = Operated::find(&args.windows.settings.given, io)?;
+            let plan = purge(&args.windows, true, &at)?;
+            write(&plan, args.windows.output, io)?;
         }
         Verb::Apply(args) => {
+            let at = Operated::find(&args.windows.settings.given, io)?;
             if !args.consent.yes {
-                let plan = purge(&args.windows, true, io)?;
-                write(&plan, &args.windows, io)?;
+                let plan = purge(&args.windows, true, &at)?;
+                let text = table(&plan).render(false, true, &io.err);
+                io.talk(text.trim_end())?;
             }
-            if !agreed(args.consent, "Drop this?", "yes", io)? {
+            let question = format!("Drop this at {}?", at.url());
+            if !agreed(args.consent, &question, "yes", io)? {
                 return Ok(Exit::Failed);
             }
-            let done = purge(&args.windows, false, io)?;
-            write(&done, &args.windows, io)?;
+            let done = purge(&args.windows, false, &at)?;
+            write(&done, args.windows.output, io)?;
         }
     }
     Ok(Exit::Ok)
 }
 
-fn purge(windows: &Windows, dry_run: bool, io: &mut Io<'_>) -> Result<PurgeAnswer, Error> {
+fn purge(windows: &Windows, dry_run: bool, at: &Operated) -> Result<PurgeAnswer, Error> {
     let request = PurgeRequest {
         command_retention_days: Some(windows.commands),
         runtime_stale_minutes: Some(windows.workers),
         event_retention_days: Some(windows.events),
         dry_run,
     };
-    ask(&windows.settings.given, io, async |client| {
-        client.purge(&request).await
-    })
+    at.ask(async |client| client.purge(&request).await)
 }
 
-fn write(answer: &PurgeAnswer, windows: &Windows, io: &mut Io<'_>) -> Result<(), Error> {
-    if !windows.output.is_table() {
-        return windows.output.thing(answer, io);
+fn write(answer: &PurgeAnswer, output: Output, io: &mut Io<'_>) -> Result<(), Error> {
+    if !output.is_table() {
+        return output.thing(answer, io);
     }
+    output.table(&table(answer), io)
+}
+
+fn table(answer: &PurgeAnswer) -> Table {
     let did = if answer.dry_run { "would go" } else { "gone" };
     let mut table = Table::new([
         Column::new("WHAT"),
@@ -108,9 +129,7 @@ fn write(answer: &PurgeAnswer, windows: &Windows, io: &mut Io<'_>) -> Result<(),
     row("commands", answer.commands_purged);
     row("workers", answer.runtime_purged);
     row("months of logs", answer.events_purged);
-    if !answer.dry_run {
-        row("outbox rows", answer.outbox_purged);
-    }
+    row("outbox rows", answer.outbox_purged);
     for name in &answer.event_partitions_dropped {
         table.row([&*format!("  {name}"), "-", did].map(Into::into));
     }
@@ -121,5 +140,5 @@ fn write(answer: &PurgeAnswer, windows: &Windows, io: &mut Io<'_>) -> Result<(),
         );
         table.row([&*name, "-", &*note].map(Into::into));
     }
-    windows.output.table(&table, io)
+    table
 }

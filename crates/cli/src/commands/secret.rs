@@ -27,12 +27,8 @@ use crate::roles::HostError;
 /// it. It is sealed before it is stored, and blacked out in whatever a task reports.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The secret is read from standard input, so that it is in no history and in no list of processes: a JSON
-object with the fields of its type, or a plain text, which becomes the field 'secret' (or 'token' of a
-bearer).
-
 Examples:
-  echo '{\"db_host\":\"db\",\"db_user\":\"etl\",\"db_password\":\"…\",\"db_name\":\"sales\"}' | noetl secret set pg_main --type postgres
+  noetl secret set pg_main --type postgres < pg_main.json
   pass show api-token | noetl secret set api_main --type bearer
   noetl secret list
   noetl secret rm api_main
@@ -54,7 +50,17 @@ enum Verb {
 }
 
 /// Keep a secret, read from standard input; one of the same name is replaced
+///
+/// So it is in no history and in no list of processes. It is a JSON object with the fields of its type,
+/// or a plain text, which becomes the field 'secret' (or 'token' of a bearer).
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  pass show api-token | noetl secret set api_main --type bearer
+  noetl secret set pg_main --type postgres < pg_main.json
+
+where pg_main.json holds
+  {\"db_host\":\"db\",\"db_user\":\"etl\",\"db_password\":\"…\",\"db_name\":\"sales\"}")]
 struct SetArgs {
     /// What playbooks call it
     name: String,
@@ -73,6 +79,10 @@ struct SetArgs {
 
 /// List the secrets: their names and types, never what they hold
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl secret list
+  noetl secret list -o jsonl | jq -r .name")]
 struct ListArgs {
     #[command(flatten)]
     output: Output,
@@ -84,6 +94,10 @@ struct ListArgs {
 ///
 /// It is gone for good. Without a terminal, --yes is needed.
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl secret rm api_main
+  noetl secret rm api_main --yes")]
 struct RmArgs {
     /// What playbooks call it
     name: String,
@@ -95,7 +109,13 @@ struct RmArgs {
 
 /// Seal every secret under the current key of the server, so that an old key may go
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl secret rotate
+  noetl secret rotate -o json | jq .failed")]
 struct RotateArgs {
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     target: Flags<Client>,
 }
@@ -123,7 +143,9 @@ pub(crate) fn run(args: &SecretArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exi
                 Ok(writeln!(io.out, "{} forgotten", visible(&args.name))?)
             })
         }
-        Verb::Rotate(args) => ask(&args.target.given, quiet, io, rotate),
+        Verb::Rotate(args) => ask(&args.target.given, quiet, io, async |server, io| {
+            rotate(server, args.output, io).await
+        }),
         Verb::Audit(args) => audit::run(args, io),
     }?;
     Ok(Exit::Ok)
@@ -212,9 +234,12 @@ fn table(secrets: &[CredentialView], times: &Times) -> Table {
     table
 }
 
-async fn rotate(server: &Server, io: &mut Io<'_>) -> Result<(), Error> {
+async fn rotate(server: &Server, output: Output, io: &mut Io<'_>) -> Result<(), Error> {
     let done = server.rotate_credentials().await;
     let done = done.map_err(HostError::from)?;
+    if !output.is_table() {
+        return output.thing(&done, io);
+    }
     let of_another = |count: u64| counted(usize::try_from(count).unwrap_or(usize::MAX), "secret");
     match done.processed {
         0 => io.talk("every secret is under the current key")?,

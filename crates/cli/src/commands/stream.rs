@@ -7,7 +7,8 @@ use noetl_api::Client as Server;
 use noetl_api::stream::StreamStatus;
 use noetl_types::{FeedPosition, Json, Millis, Timestamp};
 
-use super::platform;
+use super::platform::Operated;
+use crate::ask::{Consent, agreed};
 use crate::config::{Client, Flags, Operator};
 use crate::error::Error;
 use crate::exit::Exit;
@@ -35,6 +36,10 @@ enum Verb {
 
 /// Say where the stream stands, and what is wrong with it
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl stream status
+  noetl stream status -o json | jq .lag_events")]
 struct StatusArgs {
     #[command(flatten)]
     output: Output,
@@ -67,9 +72,19 @@ struct TailArgs {
 /// Have the whole log published again
 ///
 /// For a broker that has lost messages. Those that it has are published twice, which consumers know
-/// by the id of a message.
+/// by the id of a message. It is said first where the stream stands, and has to be agreed to; without
+/// a terminal, --yes is needed.
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl stream rebuild --dry-run     only say where the stream stands
+  noetl stream rebuild --yes")]
 struct RebuildArgs {
+    /// Only say where the stream stands
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    consent: Consent,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
@@ -96,14 +111,45 @@ pub(crate) fn run(args: &StreamArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exi
             reached.ask(async { tail(reached.host.server()?, args, io).await })?;
         }
         // An order is given by an operator, who is known by the token of the platform.
-        Verb::Rebuild(args) => {
-            let status = platform::ask(&args.settings.given, io, async |client| {
-                client.stream_rebuild().await
-            })?;
-            show(&status, args.output, quiet, io)?;
-        }
+        Verb::Rebuild(args) => return rebuild(args, quiet, io),
     }
     Ok(Exit::Ok)
+}
+
+fn rebuild(args: &RebuildArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
+    let at = Operated::find(&args.settings.given, io)?;
+    if args.dry_run {
+        let status = standing(args, &at, io)?;
+        show(&status, args.output, quiet, io)?;
+        return Ok(Exit::Ok);
+    }
+    if !args.consent.yes {
+        // An operator who may only give the order is asked all the same.
+        if let Ok(status) = standing(args, &at, io) {
+            for (name, value) in lines(&status) {
+                io.talk(format_args!("{name:<NAME$}  {}", visible(&value)))?;
+            }
+        }
+        let question = format!("Publish the whole log again, at {}?", at.url());
+        if !agreed(args.consent, &question, "yes", io)? {
+            return Ok(Exit::Failed);
+        }
+    }
+    let status = at.ask(async |client| client.stream_rebuild().await)?;
+    show(&status, args.output, quiet, io)?;
+    Ok(Exit::Ok)
+}
+
+/// Where the stream stands. Where the internal API has an address of its own, only the other one tells.
+fn standing(args: &RebuildArgs, at: &Operated, io: &mut Io<'_>) -> Result<StreamStatus, Error> {
+    at.ask(async |client| client.stream_status().await)
+        .or_else(|_| {
+            let reached = Reached::find(&args.settings.given, Wants::Act, true, io)?;
+            reached.ask(async {
+                let status = reached.host.server()?.stream_status().await;
+                Ok(status.map_err(HostError::from)?)
+            })
+        })
 }
 
 /// Columns for the names of what is told about the stream.
@@ -113,6 +159,17 @@ fn show(status: &StreamStatus, output: Output, quiet: bool, io: &mut Io<'_>) -> 
     if !output.is_table() {
         return output.thing(status, io);
     }
+    for (name, value) in lines(status) {
+        writeln!(io.out, "{name:<NAME$}  {}", visible(&value))?;
+    }
+    if !status.enabled && !quiet {
+        io.talk("turn it on with NOETL_EVENT_STREAM_ENABLED=on and NOETL_NATS_URL at the server")?;
+    }
+    Ok(())
+}
+
+/// What is told about the stream.
+fn lines(status: &StreamStatus) -> Vec<(&'static str, String)> {
     let nats = match (status.nats_connected, &status.nats_version) {
         (true, Some(version)) => format!("connected, version {version}"),
         (true, None) => "connected".to_owned(),
@@ -152,13 +209,7 @@ fn show(status: &StreamStatus, output: Output, quiet: bool, io: &mut Io<'_>) -> 
         lines.push(("put aside", status.parked.to_string()));
         lines.push(("NATS", nats));
     }
-    for (name, value) in lines {
-        writeln!(io.out, "{name:<NAME$}  {}", visible(&value))?;
-    }
-    if !status.enabled && !quiet {
-        io.talk("turn it on with NOETL_EVENT_STREAM_ENABLED=on and NOETL_NATS_URL at the server")?;
-    }
-    Ok(())
+    lines
 }
 
 async fn tail(server: &Server, args: &TailArgs, io: &mut Io<'_>) -> Result<(), Error> {

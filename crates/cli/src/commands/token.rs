@@ -2,10 +2,11 @@
 
 use std::io::Write as _;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use noetl_api::Client as Server;
 use noetl_api::tokens::{NewToken, TokenView};
-use noetl_types::{OrganizationId, PoolName, Scope, TenantId, TokenId};
+use noetl_types::{OrganizationId, PoolName, Scope, TenantId};
 
 use crate::ask::{Consent, agreed};
 use crate::config::{Client, Flags};
@@ -24,14 +25,15 @@ use crate::roles::HostError;
 /// made once, shown once, and kept by whoever needs it; the server keeps only a digest.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The command itself shows the token in NOETL_TOKEN, or in the file that NOETL_TOKEN_FILE names, which
-needs the scope admin. The first one is printed by the server when it starts for the first time.
+The command itself shows the token in NOETL_TOKEN, or in the file that NOETL_TOKEN_FILE
+names, or the one that a profile names. It needs the scope admin. The first one is printed
+by the server when it starts for the first time.
 
 Examples:
   noetl token create ci --scope exec:run --scope exec:read
   noetl token create gpu-worker --scope worker --pool gpu --ttl-days 30
   noetl token list
-  noetl token revoke 308400000000000001")]
+  noetl token revoke 4821")]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct TokenArgs {
     #[command(subcommand)]
@@ -47,11 +49,16 @@ enum Verb {
 
 /// Make a token and print it, once
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl token create ci --scope exec:run --scope exec:read > ci.token
+  noetl token create gpu-worker --scope worker --pool gpu --ttl-days 30
+  noetl token create etl --scope exec:run --path 'etl/*' -o json | jq -r .token")]
 struct CreateArgs {
     /// What to call it; logs name it as the one who acts
     name: String,
     /// What it may do; may be given several times
-    #[arg(long = "scope", value_name = "SCOPE", required = true, value_parser = scope)]
+    #[arg(long = "scope", value_name = "SCOPE", required = true, value_parser = scopes())]
     scopes: Vec<Scope>,
     /// Pool that it may work for; may be given several times [default: all]
     #[arg(long = "pool", value_name = "POOL", value_parser = pool)]
@@ -69,11 +76,18 @@ struct CreateArgs {
     #[arg(long, value_name = "NAME", value_parser = organization)]
     organization: Option<OrganizationId>,
     #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
     target: Flags<Client>,
 }
 
 /// List the tokens of the tenant, without their secrets
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl token list
+  noetl token list -o wide                 with pools, paths and who made them
+  noetl token list -o jsonl | jq -r .id")]
 struct ListArgs {
     #[command(flatten)]
     output: Output,
@@ -85,21 +99,24 @@ struct ListArgs {
 ///
 /// It cannot be given again. Without a terminal, --yes is needed.
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl token revoke 308400000000000001
+  noetl token revoke 4821                  the end of its id is enough
+  noetl token revoke 4821 --yes")]
 struct RevokeArgs {
-    /// The id that 'noetl token list' shows
-    #[arg(value_parser = token_id)]
-    id: TokenId,
+    /// The id that 'noetl token list' shows, or a part of it that fits no other
+    id: String,
     #[command(flatten)]
     consent: Consent,
     #[command(flatten)]
     target: Flags<Client>,
 }
 
-fn scope(text: &str) -> Result<Scope, String> {
-    Scope::parse(text).map_err(|error| {
-        let words: Vec<&str> = Scope::ALL.iter().map(|scope| scope.as_str()).collect();
-        format!("{error}: there are {}", words.join(", "))
-    })
+/// Every scope that there is, so that help and completions name them.
+fn scopes() -> impl TypedValueParser<Value = Scope> {
+    PossibleValuesParser::new(Scope::ALL.iter().map(|scope| scope.as_str()))
+        .try_map(|text| Scope::parse(&text))
 }
 
 fn pool(text: &str) -> Result<PoolName, String> {
@@ -114,10 +131,8 @@ fn organization(text: &str) -> Result<OrganizationId, String> {
     OrganizationId::new(text).map_err(|error| error.to_string())
 }
 
-fn token_id(text: &str) -> Result<TokenId, String> {
-    text.parse()
-        .map_err(|error: noetl_types::id::IdError| error.to_string())
-}
+/// Tokens that are named where several are meant.
+const MAX_NAMED: usize = 5;
 
 /// Does what is asked of the tokens.
 pub(crate) fn run(args: &TokenArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
@@ -151,6 +166,9 @@ async fn create(server: &Server, args: &CreateArgs, io: &mut Io<'_>) -> Result<(
     };
     let made = server.create_token(&request).await;
     let made = made.map_err(HostError::from)?;
+    if !args.output.is_table() {
+        return args.output.thing(&made, io);
+    }
     // The token alone goes to standard output, so that it can go straight into a file.
     writeln!(io.out, "{}", made.token)?;
     io.talk(format_args!(
@@ -227,10 +245,38 @@ fn state(token: &TokenView, times: &Times) -> Cell {
     Cell::styled("active", palette::GOOD)
 }
 
+/// The token whose id a text is, or begins or ends with where it fits no other.
+fn meant<'t>(text: &str, tokens: &'t [TokenView]) -> Result<&'t TokenView, Error> {
+    let is_id = |token: &&TokenView| token.id.to_string() == text;
+    if let Some(token) = tokens.iter().find(is_id) {
+        return Ok(token);
+    }
+    let is_part = |token: &&TokenView| {
+        let id = token.id.to_string();
+        !text.is_empty() && (id.starts_with(text) || id.ends_with(text))
+    };
+    let found: Vec<&TokenView> = tokens.iter().filter(is_part).collect();
+    match found.as_slice() {
+        [one] => Ok(one),
+        [] => Err(Error::NoToken {
+            text: visible(text),
+        }),
+        several => Err(Error::ManyTokens {
+            text: visible(text),
+            some: (several.iter().take(MAX_NAMED))
+                .map(|token| token.id.to_string())
+                .collect(),
+        }),
+    }
+}
+
 fn revoke(args: &RevokeArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
     let reached = Reached::find(&args.target.given, Wants::Act, quiet, io)?;
-    let id = args.id;
-    if !agreed(args.consent, &format!("Take token {id} back?"), "yes", io)? {
+    let tokens = reached.ask(async { all(reached.host.server()?).await })?;
+    let token = meant(&args.id, &tokens)?;
+    let (id, name) = (token.id, visible(&token.name));
+    let question = format!("Take token {id} ({name}) back?");
+    if !agreed(args.consent, &question, "yes", io)? {
         return Ok(Exit::Failed);
     }
     let revoked = reached.ask(async {

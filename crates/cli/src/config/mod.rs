@@ -21,7 +21,7 @@ pub(crate) use error::ConfigError;
 pub(crate) use flags::{Client, Database, Dev, Flags, Operator, Run, Server, Worker};
 pub(crate) use load::{Config, Given, Origin, nearest};
 pub(crate) use schema::schema;
-pub(crate) use setting::{Default as SettingDefault, Setting};
+pub(crate) use setting::{Default as SettingDefault, Facts, Setting};
 
 /// A command that reads settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

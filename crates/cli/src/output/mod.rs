@@ -59,6 +59,11 @@ impl Output {
         self.form == Form::Wide
     }
 
+    /// Whether each thing of a list is a line of its own.
+    pub(crate) fn is_lines(self) -> bool {
+        self.form == Form::Jsonl
+    }
+
     /// How times are told on a stream.
     pub(crate) fn times(self, io: &Io<'_>) -> Times {
         let style = self.time.unwrap_or(if io.out.is_terminal() {

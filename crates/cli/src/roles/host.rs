@@ -18,6 +18,10 @@ use super::worker::chance;
 use crate::exit::Exit;
 use crate::render::words::visible;
 
+/// What to do where a server does not know who asks.
+const NO_IDENTITY: &str = "set NOETL_TOKEN for a server that --server or NOETL_SERVER_URL names; a \
+                           profile says by itself where its token is, see: noetl profile show";
+
 /// Things that are wrong which are told one by one.
 const MAX_HINTS: usize = 10;
 
@@ -63,14 +67,15 @@ impl HostError {
 
     /// The exit code it leads to.
     pub(crate) fn exit(&self) -> Exit {
-        if matches!(self, Self::NoServer | Self::There(ApiError::Unreachable(_))) {
-            return Exit::Unreachable;
-        }
-        match self.code().map(ErrorCode::status) {
-            Some(404) => Exit::NotFound,
-            Some(409) => Exit::Conflict,
-            Some(400..500) => Exit::Usage,
-            Some(_) | None => Exit::Failed,
+        match self {
+            Self::NoServer => Exit::Unreachable,
+            Self::There(error) => exit_of_refusal(error),
+            // No server is missing where all of it is this process.
+            Self::Here(RuntimeError::Refused(problem)) => match Exit::of_status(problem.status) {
+                Exit::Unreachable => Exit::Failed,
+                exit => exit,
+            },
+            Self::Here(RuntimeError::Store(_) | RuntimeError::Machine(_)) => Exit::Failed,
         }
     }
 
@@ -81,6 +86,15 @@ impl HostError {
             Self::There(error) => error.code(),
             Self::Here(RuntimeError::Store(_) | RuntimeError::Machine(_)) | Self::NoServer => None,
         }
+    }
+}
+
+/// The exit code that the refusal or the silence of a server leads to.
+pub(crate) fn exit_of_refusal(error: &ApiError) -> Exit {
+    match error {
+        ApiError::Refused { problem, .. } => Exit::of_status(problem.status),
+        // Somebody answers, who is no server of this kind: a proxy, or another address.
+        ApiError::Unreachable(_) | ApiError::Unreadable(_) => Exit::Unreachable,
     }
 }
 
@@ -103,9 +117,7 @@ fn hints(problem: &Problem) -> Option<String> {
         .collect();
     match problem.known_code() {
         _ if !of_errors.is_empty() => Some(of_errors.join("\n        ")),
-        Some(ErrorCode::Unauthenticated) => {
-            Some("set NOETL_TOKEN, or use a profile that says where its token is".to_owned())
-        }
+        Some(ErrorCode::Unauthenticated) => Some(NO_IDENTITY.to_owned()),
         Some(code) => Some(format!("learn more with: noetl explain {}", code.as_str())),
         None => None,
     }

@@ -22,7 +22,7 @@ mod worker;
 pub(crate) use beacon::Beacon;
 pub(crate) use client::{client, client_settings};
 pub(crate) use error::StartError;
-pub(crate) use host::{Host, HostError, own_pool};
+pub(crate) use host::{Host, HostError, exit_of_refusal, own_pool};
 pub(crate) use keys::KeyError;
 pub(crate) use listen::{http_settings, listen, listen_for_scrapes};
 pub(crate) use log::start_logging;

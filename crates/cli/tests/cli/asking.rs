@@ -121,12 +121,12 @@ impl House {
         let mut input = answer.as_bytes();
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let config = self.folder.path("config").display().to_string();
-        let env: Env = [
+        let usual = [
             ("NOETL_SERVER_URL", self.url.as_str()),
             ("XDG_CONFIG_HOME", config.as_str()),
-        ]
-        .into_iter()
-        .collect();
+        ];
+        let told = self.env.iter().map(|(name, value)| (*name, value.as_str()));
+        let env: Env = usual.into_iter().chain(told).collect();
         let mut io = Io {
             input: &mut input,
             out: Stream::terminal(&mut out, 80),

@@ -3,6 +3,7 @@
 
 mod asking;
 mod check;
+mod choosing;
 mod database;
 mod diagnostics;
 mod docs;

@@ -139,7 +139,7 @@ fn a_run_from_its_database_and_from_a_server() {
     assert_eq!(checksum(&last.out), checksum(&usual.out));
     let unknown = folder.run(&["replay", "77", "--server", &url]);
     assert_eq!(unknown.code, 3, "{}", unknown.shown());
-    // By a profile, and with the token of the environment, as other commands do.
+    // By a profile, which is shown the token that it names: that of the environment is for others.
     let asked = |args: &[&str], token: Option<&str>| -> Ran {
         let mut command = at_home(&folder, args);
         command.envs(token.map(|token| ("NOETL_TOKEN", token)));
@@ -148,9 +148,12 @@ fn a_run_from_its_database_and_from_a_server() {
     let added = asked(&["profile", "add", "here", "--server", &url], None);
     assert_eq!(added.code, 0, "{}", added.shown());
     let by_profile = ["replay", &id, "--profile", "here", "-o", "json"];
-    let there = asked(&by_profile, None);
-    assert_eq!(checksum(&there.out), checksum(&usual.out));
-    let wrong = asked(&by_profile, Some("noetl_wrong_token"));
+    for token in [None, Some("noetl_wrong_token")] {
+        let there = asked(&by_profile, token);
+        assert_eq!(checksum(&there.out), checksum(&usual.out));
+    }
+    let by_address = ["replay", &id, "--server", &url, "-o", "json"];
+    let wrong = asked(&by_address, Some("noetl_wrong_token"));
     assert!(wrong.err.contains("token"), "{}", wrong.shown());
     assert_ne!(wrong.code, 0);
     // The file is still read beside the server that has it.

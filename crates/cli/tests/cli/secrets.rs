@@ -146,7 +146,7 @@ fn what_was_done_to_secrets_is_told() {
     );
     // Who runs no installation is not told.
     let refused = house.without_env().ask(&["secret", "audit"]);
-    assert_eq!(refused.code, 2, "{}", refused.shown());
+    assert_eq!(refused.code, 6, "{}", refused.shown());
     let help = "set NOETL_INTERNAL_API_TOKEN";
     assert!(refused.err.contains(help), "{}", refused.err);
 }

@@ -181,7 +181,7 @@ fn a_server_and_its_workers_are_processes() {
     }
     for token in [None, Some(worker_token)] {
         let refused = run(token);
-        assert_eq!(refused.code, 2, "{}", refused.err);
+        assert_eq!(refused.code, 6, "{}", refused.err);
     }
     for worker in workers {
         worker.interrupt();

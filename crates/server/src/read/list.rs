@@ -7,7 +7,7 @@ use noetl_types::{ErrorCode, ExecutionId, TenantId, Text, Timestamp};
 
 use super::cursor;
 use super::execution::line;
-use crate::runtime::{Behalf, Runtime, RuntimeError};
+use crate::runtime::{Behalf, Runtime, RuntimeError, is_of_platform};
 
 /// Rows that one page looks at, where a filter has no index. The cursor goes on behind them.
 const MAX_SCANNED: usize = 20_000;
@@ -171,12 +171,24 @@ fn key(query: &ExecutionsQuery, tenant_id: &TenantId) -> String {
         key.push('\n');
         key.push_str(&part.unwrap_or_default());
     }
+    // Only where they are asked for, so that cursors given before there were such filters go on.
+    if let Some(system) = query.system {
+        key.push_str(&format!("\nsystem={system}"));
+    }
+    if query.roots {
+        key.push_str("\nroots");
+    }
     key
 }
 
 /// Whether a filter is one that the store has no index for.
 fn needs_scan(query: &ExecutionsQuery) -> bool {
-    query.path.is_some() || query.catalog_id.is_some() || query.label.is_some() || query.q.is_some()
+    query.path.is_some()
+        || query.catalog_id.is_some()
+        || query.label.is_some()
+        || query.q.is_some()
+        || query.system.is_some()
+        || query.roots
 }
 
 fn is_hit(row: &Execution, query: &ExecutionsQuery) -> bool {
@@ -185,7 +197,10 @@ fn is_hit(row: &Execution, query: &ExecutionsQuery) -> bool {
         path.is_some_and(|path| path.as_str().contains(part.as_str()))
     });
     let is_of = |id| row.facts.catalog_id == Some(id);
+    let is_system = row.facts.path.as_ref().is_some_and(is_of_platform);
     has_path
+        && query.system.is_none_or(|wanted| wanted == is_system)
+        && (!query.roots || row.facts.parent_execution_id.is_none())
         && query.catalog_id.is_none_or(is_of)
         && query
             .label

@@ -3,9 +3,11 @@
 use std::io::Write as _;
 use std::path::Path;
 
+use anstyle::Style;
 use clap::Args;
 use noetl_api::catalog::CatalogItem;
 use noetl_types::PlaybookPath;
+use serde::Serialize;
 use similar::{ChangeTag, TextDiff};
 
 use super::get::item;
@@ -14,6 +16,7 @@ use crate::config::{Client, Flags};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::io::Io;
+use crate::output::Output;
 use crate::reach::{Reached, Wants};
 use crate::render::palette;
 use crate::render::words::visible;
@@ -29,12 +32,15 @@ use crate::source::Origin;
 Examples:
   noetl catalog diff etl/daily                  the newest against the one before
   noetl catalog diff etl/daily@1 etl/daily@4
-  noetl catalog diff etl/daily daily.yaml       what registering the file would change")]
+  noetl catalog diff etl/daily daily.yaml       what registering the file would change
+  noetl catalog diff etl/daily -o json | jq .differs")]
 pub(crate) struct DiffArgs {
     /// The path, perhaps with a version: PATH@3
     left: String,
     /// Another one, or a file, or - for standard input
     right: Option<String>,
+    #[command(flatten)]
+    output: Output,
     #[command(flatten)]
     target: Flags<Client>,
 }
@@ -67,7 +73,38 @@ pub(super) fn run(args: &DiffArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit,
             (left, right)
         }
     };
-    show(&left, &right, io)
+    let lines = lines(&left, &right);
+    let exit = if lines.is_empty() {
+        Exit::Ok
+    } else {
+        Exit::Failed
+    };
+    if !args.output.is_table() {
+        let texts: Vec<&str> = lines.iter().map(|(_, text)| text.as_str()).collect();
+        let difference = Difference {
+            left: &left.name,
+            right: &right.name,
+            differs: !lines.is_empty(),
+            diff: texts.join("\n"),
+        };
+        args.output.thing(&difference, io)?;
+        return Ok(exit);
+    }
+    let paint = io.out.paint();
+    for (style, text) in lines {
+        writeln!(io.out, "{}", paint.text(style, visible(&text)))?;
+    }
+    Ok(exit)
+}
+
+/// How two definitions differ, for programs.
+#[derive(Debug, Serialize)]
+struct Difference<'s> {
+    left: &'s str,
+    right: &'s str,
+    differs: bool,
+    /// As `diff -u` tells it.
+    diff: String,
 }
 
 /// A version of a definition and the one before it.
@@ -93,15 +130,16 @@ impl From<CatalogItem> for Side {
     }
 }
 
-fn show(left: &Side, right: &Side, io: &mut Io<'_>) -> Result<Exit, Error> {
+/// The lines of a difference, each in its style; none where nothing differs.
+fn lines(left: &Side, right: &Side) -> Vec<(Style, String)> {
     let diff = TextDiff::from_lines(&left.text, &right.text);
     let groups = diff.grouped_ops(CONTEXT);
+    let mut lines = Vec::new();
     if groups.is_empty() {
-        return Ok(Exit::Ok);
+        return lines;
     }
-    let paint = io.out.paint();
-    let names = format!("--- {}\n+++ {}", visible(&left.name), visible(&right.name));
-    writeln!(io.out, "{}", paint.text(palette::NAME, names))?;
+    lines.push((palette::NAME, format!("--- {}", left.name)));
+    lines.push((palette::NAME, format!("+++ {}", right.name)));
     for group in groups {
         let (Some(first), Some(last)) = (group.first(), group.last()) else {
             continue;
@@ -109,20 +147,16 @@ fn show(left: &Side, right: &Side, io: &mut Io<'_>) -> Result<Exit, Error> {
         let span = |from: usize, to: usize| format!("{},{}", from + 1, to - from);
         let old = span(first.old_range().start, last.old_range().end);
         let new = span(first.new_range().start, last.new_range().end);
-        let header = format!("@@ -{old} +{new} @@");
-        writeln!(io.out, "{}", paint.text(palette::CODE, header))?;
+        lines.push((palette::CODE, format!("@@ -{old} +{new} @@")));
         for change in group.iter().flat_map(|op| diff.iter_changes(op)) {
             let (sign, style) = match change.tag() {
                 ChangeTag::Delete => ('-', palette::BAD),
                 ChangeTag::Insert => ('+', palette::GOOD),
-                ChangeTag::Equal => (' ', anstyle::Style::new()),
+                ChangeTag::Equal => (' ', Style::new()),
             };
-            let line = format!(
-                "{sign}{}",
-                visible(change.value().trim_end_matches(['\r', '\n']))
-            );
-            writeln!(io.out, "{}", paint.text(style, line))?;
+            let text = change.value().trim_end_matches(['\r', '\n']);
+            lines.push((style, format!("{sign}{text}")));
         }
     }
-    Ok(Exit::Failed)
+    lines
 }

@@ -13,6 +13,10 @@ use crate::reach::{Reached, Wants};
 
 /// List the versions of a definition, newest first
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl catalog history etl/daily
+  noetl catalog history etl/daily -o jsonl | jq .version")]
 pub(crate) struct HistoryArgs {
     /// The path
     path: String,

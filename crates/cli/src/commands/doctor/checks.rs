@@ -5,21 +5,20 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use noetl_api::health::Health;
 use noetl_server::{Clock as _, SystemClock};
 use noetl_types::{Millis, Timestamp};
 
 use super::database::database;
+use super::server::server;
 use super::walls::walls;
 use super::{Finding, State};
 use crate::config::Config;
-use crate::config::table::{HOST, PORT, SERVER_URL, TOKEN};
+use crate::config::table::{HOST, PORT};
 use crate::error::Error;
 use crate::io::Io;
 use crate::output::ago;
 use crate::profile::Profiles;
-use crate::reach::{self, Meant};
-use crate::roles::{self, Opened, Place};
+use crate::roles::{Opened, Place};
 
 /// Files that a busy server has open.
 const MIN_FILES: u64 = 1024;
@@ -47,7 +46,7 @@ pub(super) fn all(
     }
     findings.push(python());
     findings.push(containers());
-    findings.push(server(config, place.as_ref().ok(), io)?);
+    findings.extend(server(config, place.as_ref().ok(), io)?);
     findings.push(port(config)?);
     findings.push(clock(place.as_ref().ok()));
     findings.push(limits());
@@ -163,48 +162,6 @@ fn containers() -> Finding {
             "neither docker nor podman: container tasks cannot run here",
         ),
     }
-}
-
-/// The server that commands would ask.
-fn server(config: &Config, place: Option<&Place>, io: &Io<'_>) -> Result<Finding, Error> {
-    let meant = match reach::meant(config, io) {
-        Ok(meant) => meant,
-        Err(error) => return Ok(Finding::new("server", State::Failed, error.to_string())),
-    };
-    let (url, token, by) = match meant {
-        Meant::Server { url, token, by } => (url, token, Some(by)),
-        Meant::Nobody => match place.and_then(|place| place.look().ok().flatten()) {
-            Some(Opened::Held(Some(beacon))) => (beacon.url, config.get(&TOKEN)?, None),
-            _ => (config.value(&SERVER_URL)?, config.get(&TOKEN)?, None),
-        },
-    };
-    let client = match reach::brisk(&url, token, config) {
-        Ok(client) => client,
-        Err(error) => return Ok(Finding::new("server", State::Failed, error.to_string())),
-    };
-    let threads = roles::threads(config, 1)?;
-    let ready = threads.block_on(client.readyz());
-    let named = by.map_or_else(String::new, |by| format!(" ({by})"));
-    Ok(match ready {
-        Ok(ready) if ready.status == Health::Ok => {
-            Finding::new("server", State::Ok, format!("{url}{named} is ready"))
-        }
-        Ok(ready) => {
-            let ill = ready
-                .checks
-                .iter()
-                .filter(|(_, health)| **health != Health::Ok);
-            let ill: Vec<&str> = ill.map(|(name, _)| name.as_str()).collect();
-            let text = format!("{url}{named} is not well: {}", ill.join(", "));
-            Finding::new("server", State::Failed, text)
-        }
-        Err(_) if named.is_empty() => {
-            let text = "none runs on this machine; 'noetl run' needs none";
-            Finding::new("server", State::Note, text).fix("start one with: noetl dev")
-        }
-        Err(error) => Finding::new("server", State::Failed, format!("{url}{named}: {error}"))
-            .fix("check the address, and that the server runs"),
-    })
 }
 
 fn port(config: &Config) -> Result<Finding, Error> {

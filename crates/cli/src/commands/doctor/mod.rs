@@ -2,6 +2,7 @@
 
 mod checks;
 mod database;
+mod server;
 mod walls;
 
 use std::io::Write as _;
@@ -21,7 +22,8 @@ use crate::render::words::{columns, visible};
 ///
 /// Looks at the settings, the data folder and its database, the programs that tasks need, the port,
 /// the server, the clock, the limits of this process and the walls around tasks. Nothing is changed.
-/// The exit code is 1 where something does not work.
+/// What a server says of itself is told too, and whether it knows the token. The exit code is 1 where
+/// something does not work.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:

@@ -49,7 +49,7 @@ pub(super) fn of(args: &ReplayArgs, config: &Config, io: &Io<'_>) -> Result<Sour
         return open(store);
     }
     let meant = match &args.profile {
-        Some(name) => reach::of_profile(Some(name.clone()), config, io)?,
+        Some(name) => reach::of_profile(Some(name.clone()), io)?,
         None => reach::meant(config, io)?,
     };
     if let Meant::Server { url, token, .. } = meant {

@@ -79,18 +79,23 @@ pub(super) fn run(args: &ApproveArgs, quiet: bool, io: &mut Io<'_>) -> Result<Ex
             comment: args.comment.as_deref().map(Into::into),
             values: (!values.is_empty()).then(|| Json::from(values.clone())),
         };
-        decide(id, &request, host, io).await
+        decide(id, &request, args.output, host, io).await
     })
 }
 
 async fn decide(
     id: ExecutionId,
     request: &ApproveRequest,
+    output: Output,
     host: &Host,
     io: &mut Io<'_>,
 ) -> Result<Exit, Error> {
     let answer = host.server()?.approve(id, request).await;
     let answer = answer.map_err(HostError::from)?;
+    if !output.is_table() {
+        output.thing(&answer, io)?;
+        return Ok(Exit::Ok);
+    }
     let word = if answer.decision == *"reject" {
         "rejected"
     } else {

@@ -105,7 +105,7 @@ fn waits(waits: &[WaitingOn], times: &Times) -> Table {
         Column::new("SINCE"),
         Column::new("UNTIL"),
         Column::new("HELD BY").gives_way(),
-        Column::new("DETAIL").wide(),
+        Column::new("DETAIL").gives_way(),
     ]);
     for waits in waits {
         table.row([
@@ -206,4 +206,78 @@ fn advise(explained: &Explanation, io: &mut Io<'_>) -> Result<(), Error> {
     let word = paint.text(palette::HELP, "try");
     io.talk(format_args!("{word}: {}", visible(&advice)))?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::empty;
+
+    use noetl_api::explain::WaitingKind;
+
+    use super::*;
+    use crate::io::{Env, Stream};
+    use crate::output::{Form, TimeStyle};
+    use crate::render::words::columns;
+
+    fn waiting(step: &str, kind: WaitingKind, holder: &str, detail: &str) -> WaitingOn {
+        WaitingOn {
+            kind,
+            step: Some(step.into()),
+            detail: detail.into(),
+            since: None,
+            until: None,
+            holders: vec![holder.into()],
+            count: 1,
+        }
+    }
+
+    /// Each wait has a reason of its own, which is shown without asking for more columns.
+    #[test]
+    fn the_reason_of_every_wait_is_shown() {
+        let found = [
+            waiting(
+                "train",
+                WaitingKind::Pool,
+                "gpu",
+                "no worker of pool gpu is alive",
+            ),
+            waiting(
+                "ship",
+                WaitingKind::Approval,
+                "ops",
+                "somebody has to approve the release",
+            ),
+            waiting(
+                "pay",
+                WaitingKind::Signal,
+                "paid",
+                "the signal 'paid' of order-7 has not come",
+            ),
+        ];
+        let output = Output {
+            form: Form::Table,
+            no_headers: false,
+            time: Some(TimeStyle::Iso),
+        };
+        let (mut input, mut out, mut err) = (empty(), Vec::new(), Vec::new());
+        let io = Io {
+            input: &mut input,
+            out: Stream::plain(&mut out),
+            err: Stream::terminal(&mut err, 60),
+            env: Env::default(),
+        };
+        let table = waits(&found, &output.times(&io));
+        insta::assert_snapshot!(table.render(false, true, &io.out), @r"
+        STEP   N  WAITS FOR  SINCE  UNTIL  HELD BY  DETAIL
+        train  1  pool       -      -      gpu      no worker of pool gpu is alive
+        ship   1  approval   -      -      ops      somebody has to approve the release
+        pay    1  signal     -      -      paid     the signal 'paid' of order-7 has not come
+        ");
+        let narrow = table.render(false, true, &io.err);
+        let narrow = anstream::adapter::strip_str(&narrow).to_string();
+        assert!(narrow.lines().all(|line| columns(line) <= 60), "{narrow}");
+        for reason in ["no worker of", "somebody has", "the signal"] {
+            assert!(narrow.contains(reason), "{narrow}");
+        }
+    }
 }

@@ -1,61 +1,114 @@
 //! Which run the user means.
 
+use noetl_api::execution::ExecutionLine;
 use noetl_api::query::ExecutionsQuery;
-use noetl_types::ExecutionId;
 use noetl_types::limits::PageLimit;
+use noetl_types::{ErrorCode, ExecutionId};
 
 use crate::error::Error;
 use crate::render::words::visible;
 use crate::roles::Host;
 
-/// The newest run.
+/// The newest run that somebody started.
 const LAST: &str = "last";
-/// Runs among which a part of an id is looked for, newest first.
-const MAX_LOOKED_AT: usize = 5_000;
+/// Pages that are looked through, newest first; a server looks at many runs for each of them.
+const MAX_PAGES: usize = 10;
+/// Runs that are asked for where the first one is wanted.
+const FEW: i64 = 20;
 /// Runs that are named where several are meant.
 const MAX_NAMED: usize = 5;
-/// Digits of an id: as many as every id has for a century to come.
-const WHOLE: usize = 16;
+/// Digits of an id: as many as every id has for decades to come. Fewer may be a part of one.
+const WHOLE: usize = 18;
+
+/// What the platform runs for itself lies under this path.
+const PLATFORM: &str = "system/";
+
+/// Whether the platform runs it for itself.
+pub(super) fn is_of_platform(run: &ExecutionLine) -> bool {
+    let path = run.path.as_ref();
+    path.is_some_and(|path| path.as_str().starts_with(PLATFORM))
+}
+
+/// Whether a text names paths of the platform's own.
+pub(super) fn names_platform(path: &str) -> bool {
+    path.starts_with(PLATFORM)
+}
 
 /// The run of an id, of a part of one, or the last one.
 pub(crate) async fn find(host: &Host, text: &str) -> Result<ExecutionId, Error> {
     let text = text.trim();
     if text == LAST {
-        let newest = page(host, PageLimit::MIN, None).await?;
-        let newest = newest.executions.first();
-        return newest
-            .map(|run| run.execution_id)
-            .ok_or_else(|| unknown(text));
+        return last(host).await;
     }
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(Error::BadRun {
             text: visible(text),
         });
     }
-    if text.len() >= WHOLE {
-        return text.parse().map_err(|_| unknown(text));
+    match whole(text) {
+        Some(id) => Ok(id),
+        None => among(host, text).await,
     }
-    among(host, text).await
+}
+
+/// The id that a text is, where it cannot be a part of another.
+pub(crate) fn whole(text: &str) -> Option<ExecutionId> {
+    let text = text.trim();
+    (text.len() >= WHOLE).then(|| text.parse().ok()).flatten()
+}
+
+/// The newest run that somebody started: none that another run started, and none of the platform's.
+async fn last(host: &Host) -> Result<ExecutionId, Error> {
+    let mut query = ExecutionsQuery {
+        limit: PageLimit::clamped(FEW),
+        system: Some(false),
+        roots: true,
+        ..ExecutionsQuery::default()
+    };
+    for _ in 0..MAX_PAGES {
+        let page = host.executions(query.clone()).await?;
+        // A server of an older release shows all of them.
+        let is_meant =
+            |run: &&ExecutionLine| run.parent_execution_id.is_none() && !is_of_platform(run);
+        if let Some(run) = page.executions.iter().find(is_meant) {
+            return Ok(run.execution_id);
+        }
+        query.cursor = page.next_cursor;
+        if query.cursor.is_none() {
+            return Err(unknown(LAST, true));
+        }
+    }
+    Err(unknown(LAST, false))
 }
 
 async fn among(host: &Host, part: &str) -> Result<ExecutionId, Error> {
-    let (mut found, mut looked_at, mut cursor) = (Vec::new(), 0, None);
-    loop {
-        let page = page(host, PageLimit::MAX, cursor).await?;
-        looked_at += page.executions.len();
+    let mut query = ExecutionsQuery {
+        limit: PageLimit::MAX,
+        q: Some(part.into()),
+        ..ExecutionsQuery::default()
+    };
+    let mut found = Vec::new();
+    let mut is_all = false;
+    for _ in 0..MAX_PAGES {
+        let page = host.executions(query.clone()).await?;
         for run in page.executions {
             let id = run.execution_id.to_string();
+            if id == part {
+                return Ok(run.execution_id);
+            }
             if id.starts_with(part) || id.ends_with(part) {
                 found.push(run.execution_id);
             }
         }
-        cursor = page.next_cursor;
-        if cursor.is_none() || looked_at >= MAX_LOOKED_AT || found.len() > MAX_NAMED {
+        query.cursor = page.next_cursor;
+        is_all = query.cursor.is_none();
+        if is_all || found.len() > MAX_NAMED {
             break;
         }
     }
     match found.as_slice() {
-        [] => Err(unknown(part)),
+        [] if is_all => Err(unknown(part, true)),
+        [] => exactly(host, part).await,
         [one] => Ok(*one),
         several => {
             let named = several.iter().take(MAX_NAMED);
@@ -67,21 +120,39 @@ async fn among(host: &Host, part: &str) -> Result<ExecutionId, Error> {
     }
 }
 
-async fn page(
-    host: &Host,
-    limit: PageLimit,
-    cursor: Option<noetl_types::Text>,
-) -> Result<noetl_api::query::ExecutionList, Error> {
-    let query = ExecutionsQuery {
-        limit,
-        cursor,
-        ..ExecutionsQuery::default()
+/// A run whose whole id is short, and that is older than those that were looked at.
+async fn exactly(host: &Host, text: &str) -> Result<ExecutionId, Error> {
+    let Ok(id) = text.parse() else {
+        return Err(unknown(text, false));
     };
-    Ok(host.executions(query).await?)
+    match host.status(id).await {
+        Err(error) if error.code() == Some(ErrorCode::NotFound) => Err(unknown(text, false)),
+        Err(error) => Err(error.into()),
+        Ok(_) => Ok(id),
+    }
 }
 
-fn unknown(text: &str) -> Error {
-    Error::NoRun {
-        text: text.to_owned(),
+fn unknown(text: &str, is_all: bool) -> Error {
+    let text = text.to_owned();
+    if is_all {
+        Error::NoRun { text }
+    } else {
+        Error::NotAmongNewest { text }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_cannot_be_a_part_is_a_whole_id() {
+        assert!(whole("380639183661694976").is_some());
+        assert!(whole("1380639183661694976").is_some());
+        assert!(whole("80639183661694976").is_none(), "17 digits");
+        assert!(whole("0639183661694976").is_none(), "16 digits");
+        assert!(whole("last").is_none());
+        assert!(names_platform("system/outbox_publisher"));
+        assert!(!names_platform("etl/system/"));
     }
 }

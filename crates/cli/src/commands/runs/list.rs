@@ -6,6 +6,7 @@ use noetl_api::query::ExecutionsQuery;
 use noetl_types::limits::PageLimit;
 use noetl_types::{ExecutionStatus, Text, Timestamp};
 
+use super::find::{is_of_platform, names_platform};
 use super::status;
 use crate::config::{Client, Flags};
 use crate::error::Error;
@@ -17,12 +18,16 @@ use crate::render::palette;
 use crate::roles::Host;
 
 /// List runs, newest first
+///
+/// What the platform runs for itself, below system/, is left out unless --system or --path asks for
+/// it.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   noetl runs list                                    the newest
   noetl runs list --status failed --since 24h        those that failed since yesterday
-  noetl runs list --path etl/ -o jsonl | jq .error   for a script")]
+  noetl runs list --path etl/ -o jsonl | jq .error   for a script
+  noetl runs list --system                           with those of the platform itself")]
 pub(crate) struct ListArgs {
     #[command(flatten)]
     pub(super) filter: Filter,
@@ -56,6 +61,9 @@ pub(crate) struct Filter {
     /// Only those whose id, path or error holds this text
     #[arg(long, value_name = "TEXT")]
     pub(super) query: Option<String>,
+    /// Also what the platform runs for itself, below system/; --path system/ asks for it too
+    #[arg(long)]
+    pub(super) system: bool,
 }
 
 fn read_status(text: &str) -> Result<ExecutionStatus, String> {
@@ -77,12 +85,18 @@ impl Filter {
             since,
             until,
             query,
+            system: _,
         } = self;
         let words = [path, label, query];
         status.is_none()
             && since.is_none()
             && until.is_none()
             && words.iter().all(|word| word.is_none())
+    }
+
+    /// Whether runs of the platform itself are asked for.
+    fn wants_platform(&self) -> bool {
+        self.system || self.path.as_deref().is_some_and(names_platform)
     }
 
     pub(super) fn query(&self) -> ExecutionsQuery {
@@ -93,6 +107,7 @@ impl Filter {
             since: self.since,
             until: self.until,
             q: self.query.as_deref().map(Text::from),
+            system: (!self.wants_platform()).then_some(false),
             ..ExecutionsQuery::default()
         }
     }
@@ -109,7 +124,9 @@ pub(super) async fn fetch(
         let left = i64::try_from(most.saturating_sub(runs.len())).unwrap_or(i64::MAX);
         query.limit = PageLimit::clamped(left);
         let page = host.executions(query.clone()).await?;
-        runs.extend(page.executions);
+        // A server of an older release does not know the filter.
+        let is_left_out = |run: &ExecutionLine| query.system == Some(false) && is_of_platform(run);
+        runs.extend(page.executions.into_iter().filter(|run| !is_left_out(run)));
         query.cursor = page.next_cursor;
         if query.cursor.is_none() || runs.len() >= most {
             runs.truncate(most);

@@ -24,11 +24,12 @@ use crate::output::Cell;
 use crate::render::palette;
 
 pub(crate) use explain::flow_of;
-pub(crate) use find::find;
+pub(crate) use find::{find, whole};
 
 /// Look at runs and steer them
 ///
-/// A run is named by its id, by the beginning or the end of it where only one run fits, or as 'last'.
+/// A run is named by its id, by the beginning or the end of it where only one run fits, or as 'last':
+/// the newest that neither another run nor the platform itself started.
 /// Where no server runs, those commands that only look read the database of this machine.
 #[derive(Debug, Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]

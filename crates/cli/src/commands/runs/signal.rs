@@ -13,6 +13,7 @@ use crate::config::{Client, Flags};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::io::Io;
+use crate::output::Output;
 use crate::reach::{Reached, Wants};
 use crate::roles::HostError;
 
@@ -39,6 +40,8 @@ pub(crate) struct SignalArgs {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     payload: Option<PathBuf>,
     #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
     target: Flags<Client>,
 }
 
@@ -54,6 +57,10 @@ pub(super) fn run(args: &SignalArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exi
         let id = find(&reached.host, &args.run).await?;
         let sent = reached.host.server()?.signal(id, &request).await;
         let sent = sent.map_err(HostError::from)?;
+        if !args.output.is_table() {
+            args.output.thing(&sent, io)?;
+            return Ok(Exit::Ok);
+        }
         let what = if sent.delivered {
             "delivered"
         } else {

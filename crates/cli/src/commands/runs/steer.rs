@@ -4,9 +4,11 @@ use std::cmp::Reverse;
 use std::io::Write as _;
 
 use clap::Args;
+use noetl_api::Client as Server;
 use noetl_api::execution::{CancelRequest, ExecutionLine, SteerRequest};
 use noetl_api::query::ExecutionsQuery;
 use noetl_types::{ErrorCode, ExecutionId, ExecutionStatus};
+use serde::Serialize;
 
 use super::find;
 use super::list::{self, Filter, table};
@@ -15,7 +17,7 @@ use crate::config::{Client, Flags};
 use crate::error::Error;
 use crate::exit::Exit;
 use crate::io::Io;
-use crate::output::{Form, Output};
+use crate::output::{Form, Output, Table};
 use crate::reach::{Reached, Wants};
 use crate::render::palette;
 use crate::render::words::{counted, visible};
@@ -25,7 +27,8 @@ use crate::roles::{Host, HostError};
 ///
 /// Nothing of a cancelled run is handed out any more, and what is under way is stopped. The runs are
 /// shown first and have to be agreed to; without a terminal, --yes is needed. A run that has ended
-/// already stays as it is.
+/// already stays as it is. With --all, what the platform runs for itself stays too, unless --system or
+/// --path asks for it.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -34,7 +37,12 @@ Examples:
   noetl runs cancel --all --path etl/ --yes")]
 pub(crate) struct CancelArgs {
     /// The runs: ids, parts of ids that fit no other, or last
-    #[arg(value_name = "RUN", required_unless_present = "all")]
+    #[arg(
+        value_name = "RUN",
+        required_unless_present = "all",
+        // Filters choose among all runs; a run that is named is meant, whatever they say.
+        conflicts_with_all = ["status", "path", "label", "since", "until", "query", "system"]
+    )]
     runs: Vec<String>,
     /// All runs that have not ended and that the filters let through
     #[arg(long, conflicts_with = "runs")]
@@ -50,6 +58,8 @@ pub(crate) struct CancelArgs {
     #[command(flatten)]
     consent: Consent,
     #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
     target: Flags<Client>,
 }
 
@@ -63,6 +73,10 @@ const MAX_SHOWN: usize = 20;
 /// Nothing more of them is handed out until they are resumed; what is under way finishes. Clocks run
 /// on.
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl runs pause last
+  noetl runs pause 4821 4822 --reason 'the warehouse is down'")]
 pub(crate) struct PauseArgs {
     #[command(flatten)]
     runs: Steered,
@@ -70,6 +84,10 @@ pub(crate) struct PauseArgs {
 
 /// Let runs go on that were paused
 #[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  noetl runs resume last
+  noetl runs resume 4821 4822 --reason 'the warehouse is back'")]
 pub(crate) struct ResumeArgs {
     #[command(flatten)]
     runs: Steered,
@@ -84,6 +102,8 @@ struct Steered {
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     #[command(flatten)]
+    output: Output,
+    #[command(flatten)]
     target: Flags<Client>,
 }
 
@@ -92,6 +112,10 @@ pub(super) fn cancel(args: &CancelArgs, quiet: bool, io: &mut Io<'_>) -> Result<
     let runs = reached.ask(meant(args, &reached.host, io))?;
     if runs.is_empty() {
         io.talk("there are no such runs, or they have ended")?;
+        return told(&[], args.output, io);
+    }
+    if args.dry_run && !args.output.is_table() {
+        args.output.list(&runs, |times| table(&runs, times), io)?;
         return Ok(Exit::Ok);
     }
     show(&runs, io)?;
@@ -113,21 +137,58 @@ pub(super) fn cancel(args: &CancelArgs, quiet: bool, io: &mut Io<'_>) -> Result<
         reason: args.reason.as_deref().map(Into::into),
         cascade: None,
     };
-    reached.ask(async {
+    let mut acts = Vec::new();
+    let ended = reached.ask(async {
         let server = reached.host.server()?;
         for run in &runs {
             let id = run.execution_id;
-            match server.cancel(id, &request).await {
-                Ok(_) => writeln!(io.out, "{id} cancelled")?,
+            let (status, words) = match server.cancel(id, &request).await {
+                Ok(_) => (ExecutionStatus::Cancelled, "cancelled"),
                 // Among many, one may have ended meanwhile, which is as good.
                 Err(error) if args.all && error.code() == Some(ErrorCode::AlreadyTerminal) => {
-                    writeln!(io.out, "{id} has ended")?;
+                    (server_status(server, id).await?, "has ended")
                 }
                 Err(error) => return Err(HostError::from(error).into()),
+            };
+            if args.output.is_table() {
+                writeln!(io.out, "{id} {words}")?;
             }
+            acts.push(Act::new(id, status));
         }
-        Ok(Exit::Ok)
-    })
+        Ok(())
+    });
+    // Also where one could not be: the others are what they are now.
+    let exit = told(&acts, args.output, io)?;
+    ended.map(|()| exit)
+}
+
+/// Where a run stands after what was done to it, for programs.
+#[derive(Debug, Serialize)]
+struct Act {
+    execution_id: ExecutionId,
+    status: ExecutionStatus,
+}
+
+impl Act {
+    const fn new(execution_id: ExecutionId, status: ExecutionStatus) -> Self {
+        Self {
+            execution_id,
+            status,
+        }
+    }
+}
+
+/// Shows what was done to whom; people were told meanwhile.
+fn told(acts: &[Act], output: Output, io: &mut Io<'_>) -> Result<Exit, Error> {
+    if !output.is_table() {
+        output.list(acts, |_| Table::new([]), io)?;
+    }
+    Ok(Exit::Ok)
+}
+
+async fn server_status(server: &Server, id: ExecutionId) -> Result<ExecutionStatus, Error> {
+    let status = server.status(id).await;
+    Ok(status.map_err(HostError::from)?.status)
 }
 
 /// The runs that the user means.
@@ -210,7 +271,8 @@ fn steer(args: &Steered, pauses: bool, quiet: bool, io: &mut Io<'_>) -> Result<E
     let request = SteerRequest {
         reason: args.reason.as_deref().map(Into::into),
     };
-    reached.ask(async {
+    let mut acts = Vec::new();
+    let ended = reached.ask(async {
         for text in &args.runs {
             let id: ExecutionId = find(&reached.host, text).await?;
             let server = reached.host.server()?;
@@ -220,10 +282,15 @@ fn steer(args: &Steered, pauses: bool, quiet: bool, io: &mut Io<'_>) -> Result<E
                 server.resume(id, &request).await
             };
             let steered = steered.map_err(HostError::from)?;
-            let status = visible(steered.status.as_str());
-            let paint = io.out.paint();
-            writeln!(io.out, "{id} {}", paint.text(palette::NAME, status))?;
+            acts.push(Act::new(id, steered.status));
+            if args.output.is_table() {
+                let status = visible(steered.status.as_str());
+                let paint = io.out.paint();
+                writeln!(io.out, "{id} {}", paint.text(palette::NAME, status))?;
+            }
         }
-        Ok(Exit::Ok)
-    })
+        Ok(())
+    });
+    let exit = told(&acts, args.output, io)?;
+    ended.map(|()| exit)
 }

@@ -5,29 +5,31 @@ use noetl_api::secret_audit::{SecretAuditQuery, SecretAuditRow};
 use noetl_types::{ExecutionId, Text, Timestamp};
 
 use crate::commands::platform::ask;
+use crate::commands::runs::{find, whole};
 use crate::config::{Flags, Operator};
 use crate::error::Error;
 use crate::io::Io;
 use crate::output::{Cell, Column, Output, Table, Times, read_when};
+use crate::reach::{Reached, Wants};
 use crate::render::palette;
 
 /// Tell what was done to secrets, newest first: who, for which run, and what came of it
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-It asks for all tenants, so it shows the token of the internal API (NOETL_INTERNAL_API_TOKEN), or that of
-an admin of the tenant 'default'.
+It asks for all tenants, so it shows the token of the internal API (NOETL_INTERNAL_API_TOKEN),
+or that of an admin of the tenant 'default'.
 
 Examples:
   noetl secret audit                                 the newest
-  noetl secret audit pg_main --since 24h             what was done to one of them since yesterday
-  noetl secret audit --run 308400000000000001        what was lent to one run
+  noetl secret audit pg_main --since 24h             what was done to one since yesterday
+  noetl secret audit --run 4821                      what was lent to one run
   noetl secret audit -o jsonl | jq 'select(.outcome != \"ok\")'")]
 pub(crate) struct AuditArgs {
     /// Only what was done to this secret
     name: Option<String>,
-    /// Only what was done for this run
-    #[arg(long, value_name = "ID")]
-    run: Option<ExecutionId>,
+    /// Only what was done for this run: its id, a part of it that fits no other, or last
+    #[arg(long, value_name = "RUN")]
+    run: Option<String>,
     /// Only what was done since: a duration such as 2h, or a time
     #[arg(long, value_name = "WHEN", value_parser = read_when)]
     since: Option<Timestamp>,
@@ -44,9 +46,10 @@ pub(crate) struct AuditArgs {
 }
 
 pub(super) fn run(args: &AuditArgs, io: &mut Io<'_>) -> Result<(), Error> {
+    let execution_id = args.run.as_deref().map(|run| id_of(run, args, io));
     let query = SecretAuditQuery {
         credential: args.name.as_deref().map(Text::from),
-        execution_id: args.run,
+        execution_id: execution_id.transpose()?,
         from: args.since,
         to: args.until,
         limit: args.limit,
@@ -59,6 +62,16 @@ pub(super) fn run(args: &AuditArgs, io: &mut Io<'_>) -> Result<(), Error> {
         return Ok(io.talk("there are no such acts")?);
     }
     args.output.list(&rows, |times| table(&rows, times), io)
+}
+
+/// The id of a run. A part of one is looked for among the runs, where every command looks for them.
+fn id_of(run: &str, args: &AuditArgs, io: &mut Io<'_>) -> Result<ExecutionId, Error> {
+    if let Some(id) = whole(run) {
+        return Ok(id);
+    }
+    // What is odd about the settings is told by who asks for the acts.
+    let reached = Reached::find(&args.settings.given, Wants::Look, true, io)?;
+    reached.ask(find(&reached.host, run))
 }
 
 fn table(rows: &[SecretAuditRow], times: &Times) -> Table {

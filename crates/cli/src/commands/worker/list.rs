@@ -78,7 +78,8 @@ fn pool_of(worker: &RuntimeView) -> &str {
     pool.and_then(|pool| pool.as_str()).unwrap_or("shared")
 }
 
-fn table(workers: &[RuntimeView], pools: &[PoolView], times: &Times) -> Table {
+/// Workers in a table, with how busy their pools are.
+pub(super) fn table(workers: &[RuntimeView], pools: &[PoolView], times: &Times) -> Table {
     let mut table = Table::new([
         Column::new("WORKER").gives_way(),
         Column::new("STATUS"),

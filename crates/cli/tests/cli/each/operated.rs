@@ -74,7 +74,7 @@ fn tokens() {
     show()
         .piped(&["token", "revoke", &ci])
         .piped(&["token", "revoke", &ci, "--yes"])
-        .piped(&["token", "revoke", "7", "--yes"])
+        .piped(&["token", "revoke", "none", "--yes"])
         .on_terminal(&["token", "revoke", &hand], "yes\n")
         .is("token_revoke", &[]);
     let stranger = |args: &[&str]| {
@@ -168,7 +168,7 @@ fn the_outbox_and_retention() {
         .piped(&["retention", "apply", "--yes"])
         .on_terminal(&["retention", "apply"], "no\n")
         .on_terminal(&["retention", "apply"], "yes\n")
-        .is("retention_apply", &[]);
+        .is("retention_apply", &[(house.url(), "URL")]);
 }
 
 /// Lets the server put an event aside that says of no run that it is its.
@@ -210,7 +210,11 @@ fn the_stream() {
     let status: serde_json::Value = serde_json::from_str(&status).unwrap();
     let name = |field: &str| status[field].as_str().unwrap().to_owned();
     let (owner, version) = (name("owner"), name("nats_version"));
-    let masks = [(&*owner, "SERVER"), (&*version, "VERSION")];
+    let masks = [
+        (&*owner, "SERVER"),
+        (&*version, "VERSION"),
+        (house.url(), "URL"),
+    ];
     let line = |args: &[&str]| house.command(args);
     // The platform has runs of its own there, and nobody waits for the publisher.
     let counted = |args: &[&str]| {
@@ -223,12 +227,16 @@ fn the_stream() {
             .was_on_terminal(args, &ended)
     };
     let closed = |args: &[&str]| Ran::from(is_off(args).output().unwrap());
-    let (status, rebuild) = (["stream", "status"], ["stream", "rebuild"]);
+    let (status, rebuild) = (["stream", "status"], ["stream", "rebuild", "--yes"]);
+    let asked = ["stream", "rebuild"];
+    let mut alone = Ran::from(line(&asked).output().unwrap());
+    alone.err = uncounted(&alone.err);
     counted(&status)
         .was_piped(&status, &closed(&status))
         .is("stream_status", &masks);
     counted(&rebuild)
         .was_piped(&rebuild, &closed(&rebuild))
+        .was_piped(&asked, &alone)
         .is("stream_rebuild", &masks);
     off.folder.write("clean.yaml", CLEAN);
     off.get(&["run", "clean.yaml", "-q"]);

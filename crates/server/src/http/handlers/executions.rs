@@ -34,6 +34,8 @@ pub(in crate::http) async fn list(
         since: params.read("since", Timestamp::parse)?,
         until: params.read("until", Timestamp::parse)?,
         q: params.text("q")?,
+        system: params.flag("system")?,
+        roots: params.flag("roots")?.unwrap_or(false),
         limit: params.page_limit("limit", PageLimit::default())?,
         offset: params.number("offset", 0..=MAX_PAGE_OFFSET)?.unwrap_or(0),
         cursor: params.text("cursor")?,

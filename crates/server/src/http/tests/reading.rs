@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use axum::http::Method;
 use noetl_store::MemoryStore;
 use noetl_store::faulty::{Fault, FaultyStore, Method as StoreMethod};
-use noetl_types::ErrorCode;
+use noetl_types::{ErrorCode, Scope};
 use serde_json::{Value, json};
 
-use super::{House, Reply, house, is_ok};
+use super::tokens::token_of;
+use super::{House, Reply, TWO_STEPS, house, is_ok};
 
 #[tokio::test]
 async fn a_run_from_its_start_to_its_end() {
@@ -254,6 +256,45 @@ async fn the_list_is_filtered() {
     }
 }
 
+/// Runs of the platform itself, and runs that another run started, can be left out.
+#[tokio::test]
+async fn the_list_leaves_out_what_nobody_asked_for() {
+    let house = house().await;
+    let first = house.started().await;
+    let child = json!({ "path": "demo/two", "parent_execution_id": first });
+    let child = house.post("/api/execute", child).await;
+    let child = child.text_at("/execution_id");
+    let content = TWO_STEPS.replace("demo/two", "system/two");
+    let admin = token_of(&house.runtime, "default", &[Scope::Admin]).await;
+    let post = async |path: &str, body| house.call(&admin, Method::POST, path, body).await;
+    post("/api/catalog/register", json!({ "content": content })).await;
+    let own = post("/api/execute", json!({ "path": "system/two" })).await;
+    let own = own.text_at("/execution_id");
+    let (first, child, own) = (&*first, &*child, &*own);
+    for (query, found) in [
+        ("", &[own, child, first][..]),
+        ("system=false", &[child, first]),
+        ("system=true", &[own]),
+        ("roots=true", &[own, first]),
+        ("roots=false", &[own, child, first]),
+        ("roots=true&system=false&limit=1", &[first]),
+    ] {
+        let reply = house.get(&format!("/api/executions?{query}")).await;
+        assert!(is_ok(&reply), "{query}: {}", reply.text);
+        assert_eq!(ids(&reply), found, "{query}");
+    }
+    // A cursor belongs to these filters too, and a page that is full goes on behind it.
+    let page = house.get("/api/executions?system=false&limit=1").await;
+    let cursor = page.header("x-next-cursor").unwrap();
+    let next = format!("/api/executions?system=false&limit=1&cursor={cursor}");
+    assert_eq!(ids(&house.get(&next).await), [first]);
+    let other = format!("/api/executions?limit=1&cursor={cursor}");
+    let refused = house.get(&other).await;
+    refused.is_problem(ErrorCode::BadQuery);
+    let wrong = house.get("/api/executions?system=perhaps").await;
+    wrong.is_problem(ErrorCode::BadQuery);
+}
+
 #[tokio::test]
 async fn a_large_result_is_shown_and_resolved() {
     let house = house().await;
@@ -322,7 +363,7 @@ async fn walls_that_do_not_stand_are_told() {
     let told = json!(["a pid namespace (refused)", "seccomp (refused)"]);
     assert_eq!((ready.status, ready.at("/walls")), (200, told));
     let stranger = std::net::SocketAddr::from(([10, 0, 0, 7], 1));
-    let probe = super::request(axum::http::Method::GET, "/readyz", "");
+    let probe = super::request(Method::GET, "/readyz", "");
     let ready = house.send_from(stranger, probe).await;
     assert_eq!(ready.json().get("walls"), None::<&Value>);
 }
@@ -350,7 +391,7 @@ async fn a_store_that_fails_is_told_without_its_words() {
     assert!(ready.at("/reasons/store").is_string());
     assert!(!ready.text.contains("on purpose"), "{}", ready.text);
     let stranger = std::net::SocketAddr::from(([10, 0, 0, 7], 1));
-    let probe = super::request(axum::http::Method::GET, "/readyz", "");
+    let probe = super::request(Method::GET, "/readyz", "");
     let ready = house.send_from(stranger, probe).await;
     assert_eq!(ready.json().get("reasons"), None::<&Value>);
 }
