@@ -14,9 +14,9 @@ use crate::http::settings::HttpSettings;
 use crate::runtime::{Runtime, Settings};
 use crate::vault::{Key, KeyRing};
 
-const SECRET: &str = "sesame-opens-42";
+pub(super) const SECRET: &str = "sesame-opens-42";
 
-const NAMES_IT: &str = "apiVersion: noetl.io/v2
+pub(super) const NAMES_IT: &str = "apiVersion: noetl.io/v2
 kind: Playbook
 metadata: { name: names, path: demo/names }
 workflow:
@@ -24,11 +24,11 @@ workflow:
     tool: { kind: http, url: 'http://localhost/', auth: api_main }
 ";
 
-fn key() -> Key {
+pub(super) fn key() -> Key {
     Key::read(&Key::text_of_new().unwrap()).unwrap()
 }
 
-async fn house_with(store: Arc<dyn Store>, ring: KeyRing, is_dev: bool) -> House {
+pub(super) async fn house_with(store: Arc<dyn Store>, ring: KeyRing, is_dev: bool) -> House {
     let settings = Settings {
         keys: Some(Arc::new(ring)),
         ..Settings::default()
@@ -42,7 +42,7 @@ async fn house_with(store: Arc<dyn Store>, ring: KeyRing, is_dev: bool) -> House
     house_of(runtime, &http)
 }
 
-fn bearer() -> Value {
+pub(super) fn bearer() -> Value {
     json!({ "name": "api_main", "type": "bearer", "data": { "token": SECRET }, "tags": ["prod"] })
 }
 

@@ -15,6 +15,7 @@ mod faults;
 mod internal;
 mod keychain;
 mod known;
+mod lent;
 mod listeners;
 mod once;
 mod paths;

@@ -45,7 +45,8 @@ impl Runtime {
         }
         if is_opened {
             let lent = self.reveal_credential(name).await?;
-            self.note_lent(capability.execution_id, lent.data.as_ref());
+            let run = capability.execution_id;
+            self.note_lent(run, Some(&lent.kind), lent.data.as_ref());
             Ok(lent)
         } else {
             self.credential(name).await
