@@ -236,6 +236,39 @@ async fn only_a_template_that_makes_a_name_may_mean_any_credential() {
     }
 }
 
+/// A transfer asks with the credentials of its sides.
+#[tokio::test]
+async fn a_side_of_a_transfer_may_make_the_name_of_a_credential() {
+    let ring = KeyRing::new(key(), Vec::new());
+    let house = house_with(Arc::new(MemoryStore::new()), ring, true).await;
+    house.post("/api/credentials", bearer()).await;
+    let target = "target: { type: sqlite, database: x.db, table: t }";
+    for (source, code) in [
+        (
+            "{ type: http, url: 'http://localhost/{{ workload.place }}', auth: other }",
+            Some(ErrorCode::Forbidden),
+        ),
+        (
+            "{ type: http, url: 'http://localhost/', auth: '{{ workload.account }}' }",
+            None,
+        ),
+        ("'{{ workload.side }}'", None),
+    ] {
+        let transfer = format!("{{ kind: transfer, source: {source}, {target} }}");
+        let http = "{ kind: http, url: 'http://localhost/', auth: api_main }";
+        let content = NAMES_IT.replace(http, &transfer);
+        let id = house.started_with(&content, "demo/names").await;
+        house.leased().await;
+        let wish =
+            format!("/api/credentials/api_main?include_data=true&execution_id={id}&worker_id=w1");
+        let reply = house.get(&wish).await;
+        match code {
+            Some(code) => drop(reply.is_problem(code)),
+            None => assert_eq!(reply.text_at("/data/token"), SECRET, "{source}"),
+        }
+    }
+}
+
 /// However many commands wait before the one that is held.
 #[tokio::test]
 async fn who_holds_one_of_many_commands_borrows() {
