@@ -181,8 +181,15 @@ impl Kept {
         self.bytes.extend(&bytes[..room]);
     }
 
+    /// The last line that says something. One that was cut off may end in the middle of a secret, which
+    /// nobody would know by its beginning in so short a text.
     fn last_line(&self) -> Option<String> {
-        let text = String::from_utf8_lossy(&self.bytes);
+        let mut lines = &*self.bytes;
+        if self.cut {
+            let whole = lines.iter().rposition(|byte| *byte == b'\n');
+            lines = &lines[..whole.unwrap_or(0)];
+        }
+        let text = String::from_utf8_lossy(lines);
         text.lines()
             .rfind(|line| !line.trim().is_empty())
             .map(|line| line.trim().to_owned())
@@ -239,5 +246,23 @@ impl<P: AsyncRead + AsFd + Unpin> Capture<P> {
             }
         }
         std::mem::take(&mut self.kept)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_was_cut_off_is_not_told_as_the_last() {
+        let said = |text: &str, cap: u64| {
+            let mut kept = Kept::default();
+            kept.append(text.as_bytes(), ByteSize::from_bytes(cap));
+            kept.last_line()
+        };
+        let text = "one\ntwo\n\nsesame-opens-42\n";
+        assert_eq!(said(text, 100).as_deref(), Some("sesame-opens-42"));
+        assert_eq!(said(text, 16).as_deref(), Some("two"));
+        assert_eq!(said(text, 2), None);
     }
 }

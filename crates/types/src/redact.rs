@@ -3,95 +3,147 @@
 //! A secret is known by its value, never by the name of a field: `author` and `token_count` pass,
 //! and a password is found wherever it turns up: as it is, escaped, or packed into base64.
 
+mod needles;
 mod packed;
+mod public;
 mod runs;
 mod written;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
-use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::{Json, JsonMap, TaskError, Text};
-use packed::packed;
+use needles::Needles;
+pub use public::secrets_of;
+use runs::OfRun;
 pub use runs::SecretsOfRuns;
-use written::Written;
 
 /// What stands for a secret.
 pub const REDACTED: &str = "[REDACTED]";
 /// Shorter values are not looked for: they would be found everywhere.
 pub const SHORTEST_SECRET: usize = 6;
-/// How much is looked for in all that is done for a run: a run that resolves ever more secrets
-/// looks for the others where they are used.
-const MOST_OF_A_RUN: usize = 2_000;
-/// What an escaped character begins with.
-const ESCAPES: [u8; 2] = *b"\\%";
 
 /// Values that must not be seen.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct Secrets {
-    /// What is looked for, by the byte that it begins with.
-    needles: BTreeMap<u8, BTreeSet<Arc<str>>>,
-    /// The bytes that one of them may begin with, however it is written.
-    begins: Bytes,
+    /// The values, and the lines of those that have several.
+    texts: Arc<BTreeSet<Arc<str>>>,
+    /// How many bytes they are.
+    bytes: usize,
+    /// Whether nothing is hidden but what is there from its beginning to its end.
+    only_whole: bool,
+    /// How they are looked for. It takes several times the room of the values, so it is made where
+    /// they are looked for, and only the values are kept.
+    needles: OnceLock<Needles>,
+}
+
+/// A clone may be added to, and is looked for anew.
+impl Clone for Secrets {
+    fn clone(&self) -> Self {
+        Self {
+            texts: Arc::clone(&self.texts),
+            bytes: self.bytes,
+            only_whole: self.only_whole,
+            needles: OnceLock::new(),
+        }
+    }
+}
+
+/// How much is looked for at most.
+#[derive(Debug, Clone, Copy)]
+struct Most {
+    texts: usize,
+    bytes: usize,
+}
+
+impl Most {
+    const ANY: Self = Self {
+        texts: usize::MAX,
+        bytes: usize::MAX,
+    };
 }
 
 impl Secrets {
     /// Whether nothing is to be hidden.
     pub fn is_empty(&self) -> bool {
-        self.needles.is_empty()
-    }
-
-    /// How much is looked for.
-    fn len(&self) -> usize {
-        self.needles.values().map(BTreeSet::len).sum()
+        self.texts.is_empty()
     }
 
     /// Hides every text in a value, wherever it turns up from now on. Numbers count as their digits.
     pub fn add(&mut self, value: &Json) {
+        self.add_within(value, Most::ANY);
+    }
+
+    /// The same, as far as there is room.
+    fn add_within(&mut self, value: &Json, most: Most) {
         match value {
-            Json::Str(text) => self.add_text(text),
-            Json::Int(number) => self.add_text(&number.to_string()),
-            Json::UInt(number) => self.add_text(&number.to_string()),
-            Json::List(items) => items.iter().for_each(|item| self.add(item)),
-            Json::Map(fields) => fields.values().for_each(|field| self.add(field)),
+            Json::Str(text) => self.add_text_within(text, most),
+            Json::Int(number) => self.add_text_within(&number.to_string(), most),
+            Json::UInt(number) => self.add_text_within(&number.to_string(), most),
+            Json::List(items) => items.iter().for_each(|item| self.add_within(item, most)),
+            Json::Map(fields) => fields
+                .values()
+                .for_each(|field| self.add_within(field, most)),
             Json::Null | Json::Bool(_) | Json::Float(_) => {}
         }
     }
 
     /// Hides a text. Of one with several lines, such as a private key, each line counts as well.
     pub fn add_text(&mut self, text: &str) {
+        self.add_text_within(text, Most::ANY);
+    }
+
+    fn add_text_within(&mut self, text: &str, most: Most) {
         let lines = text.lines().filter(|_| text.contains('\n'));
         for part in std::iter::once(text).chain(lines).map(str::trim) {
-            if part.chars().count() >= SHORTEST_SECRET {
-                self.look_for(Arc::from(part));
-                packed(part.as_bytes()).for_each(|part| self.look_for(Arc::from(part)));
+            let has_room = self.texts.len() < most.texts
+                && self.bytes.saturating_add(part.len()) <= most.bytes;
+            if has_room && part.chars().nth(SHORTEST_SECRET - 1).is_some() {
+                self.add_part(Arc::from(part));
             }
         }
     }
 
-    /// Hides what others hide, too.
-    pub fn extend(&mut self, others: &Self) {
-        let needles = others.needles.values().flatten();
-        needles.for_each(|needle| self.look_for(Arc::clone(needle)));
+    fn add_part(&mut self, part: Arc<str>) {
+        if self.texts.contains(&part) {
+            return;
+        }
+        self.bytes = self.bytes.saturating_add(part.len());
+        Arc::make_mut(&mut self.texts).insert(part);
+        self.needles = OnceLock::new();
     }
 
-    fn look_for(&mut self, needle: Arc<str>) {
-        let Some(first) = needle.bytes().next() else {
+    /// Hides what others hide, too.
+    pub fn extend(&mut self, others: &Self) {
+        if self.is_empty() {
+            self.texts = Arc::clone(&others.texts);
+            self.bytes = others.bytes;
+            self.needles = OnceLock::new();
             return;
-        };
-        self.begins.insert(first);
-        for byte in ESCAPES {
-            self.begins.insert(byte);
         }
-        self.needles.entry(first).or_default().insert(needle);
+        for part in &*others.texts {
+            self.add_part(Arc::clone(part));
+        }
+    }
+
+    /// The same, but where a text ends within a secret it is left alone. For texts that nobody has cut:
+    /// whoever chooses what they end with would learn from what is hidden how a secret begins.
+    #[must_use]
+    pub fn only_whole(mut self) -> Self {
+        self.only_whole = true;
+        self
     }
 
     /// A text without them; nothing where there was nothing to hide.
     pub fn hidden_in(&self, text: &str) -> Option<String> {
+        if self.is_empty() {
+            return None;
+        }
+        let needles = self.needles.get_or_init(|| Needles::of(&self.texts));
         let mut hidden = String::new();
         let mut shown = 0;
-        for found in self.found_in(text) {
+        for found in needles.found_in(text, !self.only_whole) {
             hidden.push_str(&text[shown..found.start]);
             hidden.push_str(REDACTED);
             shown = found.end;
@@ -101,31 +153,6 @@ impl Secrets {
         }
         hidden.push_str(&text[shown..]);
         Some(hidden)
-    }
-
-    /// Where they are in a text, in order. Those that overlap are one, so that no part of one is
-    /// left beside another.
-    fn found_in(&self, text: &str) -> Vec<Range<usize>> {
-        let mut found: Vec<Range<usize>> = Vec::new();
-        let mut written = Written::new(text);
-        for (start, byte) in text.bytes().enumerate() {
-            if !self.begins.contains(byte) {
-                continue;
-            }
-            let needles = if ESCAPES.contains(&byte) {
-                self.needles.range(..)
-            } else {
-                self.needles.range(byte..=byte)
-            };
-            let needles = needles.flat_map(|(_, needles)| needles);
-            let ends = needles.filter_map(|needle| written.end_of(needle, start));
-            match (ends.max(), found.last_mut()) {
-                (None, _) => {}
-                (Some(end), Some(last)) if start < last.end => last.end = last.end.max(end),
-                (Some(end), _) => found.push(start..end),
-            }
-        }
-        found
     }
 
     /// A value without them.
@@ -188,7 +215,7 @@ impl Secrets {
 pub struct Hidden {
     own: Arc<Mutex<Secrets>>,
     /// What everybody has to hide who works for the same run.
-    of_run: Arc<Mutex<Secrets>>,
+    of_run: Arc<OfRun>,
 }
 
 impl Hidden {
@@ -197,19 +224,18 @@ impl Hidden {
         opened(&self.own).add(value);
     }
 
-    /// The same in all that is done for the run.
-    pub fn add_for_run(&self, value: &Json) {
-        self.add(value);
-        let mut of_run = opened(&self.of_run);
-        if of_run.len() < MOST_OF_A_RUN {
-            of_run.add(value);
-        }
+    /// Hides what is secret of a credential, in all that is done for the run. Its type says what that
+    /// is; where nobody knows it, a field of that name does.
+    pub fn add_for_run(&self, kind: Option<&str>, credential: &Json) {
+        let secret = secrets_of(kind, credential);
+        self.add(&secret);
+        self.of_run.add(&secret);
     }
 
     /// What is hidden by now.
     pub fn known(&self) -> Secrets {
         let mut known = opened(&self.own).clone();
-        known.extend(&opened(&self.of_run));
+        known.extend(&self.of_run.known());
         known
     }
 }
@@ -217,20 +243,6 @@ impl Hidden {
 fn opened(secrets: &Mutex<Secrets>) -> MutexGuard<'_, Secrets> {
     // Secrets are only ever added, so what a panic leaves behind is whole.
     secrets.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// A set of bytes.
-#[derive(Clone, Copy, Default)]
-struct Bytes([u64; 4]);
-
-impl Bytes {
-    fn insert(&mut self, byte: u8) {
-        self.0[usize::from(byte >> 6)] |= 1 << (byte & 63);
-    }
-
-    fn contains(self, byte: u8) -> bool {
-        self.0[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1
-    }
 }
 
 /// Secrets do not print.
@@ -241,139 +253,4 @@ impl fmt::Debug for Hidden {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::packed::sextets;
-    use super::*;
-
-    fn secrets(texts: &[&str]) -> Secrets {
-        let mut secrets = Secrets::default();
-        for text in texts {
-            secrets.add_text(text);
-        }
-        secrets
-    }
-
-    #[test]
-    fn a_secret_is_found_in_every_form() {
-        let secrets = secrets(&["p@ss w\"rd/1"]);
-        for text in [
-            "p@ss w\"rd/1",
-            "{\"password\":\"p@ss w\\\"rd/1\"}",
-            "https://h/?p=p%40ss%20w%22rd%2F1&x=1",
-            "p=p%40ss+w%22rd%2F1",
-            "p%40ss%20w%22rd%2f1",
-            "https://h/?p=p@ss%20w%22rd/1",
-            r#""{\"password\":\"p@ss w\\\"rd\/1\"}""#,
-            // The base64 of `user:p@ss w"rd/1`, as in a header.
-            "Basic dXNlcjpwQHNzIHcicmQvMQ==",
-        ] {
-            let hidden = secrets.hidden_in(text).unwrap_or_else(|| panic!("{text}"));
-            assert!(hidden.contains(REDACTED), "{hidden}");
-        }
-        assert_eq!(secrets.hidden_in("author, token_count, 12345"), None);
-    }
-
-    #[test]
-    fn short_values_and_names_of_fields_hide_nothing() {
-        let secrets = secrets(&["abc12", "     a      "]);
-        assert!(secrets.is_empty());
-        assert_eq!(secrets.hidden_in("password: abc12"), None);
-    }
-
-    #[test]
-    fn the_longest_goes_first() {
-        let secrets = secrets(&["hunter", "hunter22"]);
-        assert_eq!(
-            secrets.hidden_in("hunter22 hunter").unwrap(),
-            "[REDACTED] [REDACTED]"
-        );
-    }
-
-    #[test]
-    fn what_overlaps_is_one() {
-        let secrets = secrets(&["hunter", "terrier", "unterrie"]);
-        assert_eq!(secrets.hidden_in("a hunterrier.").unwrap(), "a [REDACTED].");
-    }
-
-    #[test]
-    fn space_around_a_secret_is_no_part_of_it() {
-        let secrets = secrets(&["  sesame-1\n"]);
-        assert_eq!(secrets.hidden_in("(sesame-1)").unwrap(), "([REDACTED])");
-    }
-
-    #[test]
-    fn lines_that_base64_is_broken_into_are_no_hiding_place() {
-        let secret = "a long secret that `base64` breaks into lines of seventy-six characters";
-        let packed = "YSBsb25nIHNlY3JldCB0aGF0IGBiYXNlNjRgIGJyZWFrcyBpbnRvIGxpbmVzIG9mIHNldmVudHkt\n\
-            c2l4IGNoYXJhY3RlcnM=";
-        let hidden = secrets(&[secret]).hidden_in(packed).unwrap();
-        // The last character holds bits of what follows, too.
-        assert_eq!(hidden, "[REDACTED]M=");
-    }
-
-    #[test]
-    fn a_secret_that_an_output_was_cut_within_is_hidden() {
-        let text = format!("{}sesame-op", "many words ".repeat(100));
-        let hidden = secrets(&["sesame-opens-42"]).hidden_in(&text).unwrap();
-        assert!(hidden.ends_with("words [REDACTED]"), "{hidden}");
-    }
-
-    #[test]
-    fn what_one_command_resolves_the_others_of_its_run_hide() {
-        let runs = SecretsOfRuns::default();
-        let run = crate::ExecutionId::new(7).unwrap();
-        let (one, other) = (runs.of(run), runs.of(run));
-        one.add(&Json::from("its own"));
-        one.add_for_run(&Json::from("of all"));
-        assert!(other.known().hidden_in("of all").is_some());
-        assert!(other.known().hidden_in("its own").is_none());
-        let stranger = runs.of(crate::ExecutionId::new(8).unwrap());
-        assert!(stranger.known().is_empty());
-    }
-
-    #[test]
-    fn lines_of_a_key_are_hidden_too() {
-        let secrets = secrets(&["-----BEGIN-----\nMIIEvQIBADAN\n-----END-----"]);
-        assert!(secrets.hidden_in("got MIIEvQIBADAN").is_some());
-    }
-
-    #[test]
-    fn values_are_hidden_at_every_depth() {
-        let mut secrets = Secrets::default();
-        secrets.add(
-            &crate::json::parse(br#"{"user":"ada","pin":[12345678],"key":"sesame-1"}"#).unwrap(),
-        );
-        let value =
-            crate::json::parse(br#"{"a":[{"sesame-1":"x sesame-1 y"}],"n":12345678,"m":1}"#);
-        let hidden = secrets.hide(value.unwrap());
-        assert_eq!(
-            hidden.to_string(),
-            r#"{"a":[{"[REDACTED]":"x [REDACTED] y"}],"m":1,"n":"[REDACTED]"}"#
-        );
-    }
-
-    proptest! {
-        #[test]
-        fn base64_around_a_secret_hides_it(
-            before in "[ -~]{0,9}",
-            secret in "[!-~]{8,40}",
-            after in "[ -~]{0,9}",
-        ) {
-            let whole = format!("{before}{secret}{after}");
-            let alphabet: Vec<char> = ('A'..='Z').chain('a'..='z').chain('0'..='9').chain("+/".chars()).collect();
-            let packed: String = sextets(whole.as_bytes()).map(|sextet| alphabet[sextet]).collect();
-            prop_assert!(secrets(&[&secret]).hidden_in(&packed).is_some());
-        }
-
-        #[test]
-        fn nothing_of_a_secret_is_left(secret in "\\PC{6,30}", around in "\\PC{0,20}") {
-            prop_assume!(secret.trim().chars().count() >= SHORTEST_SECRET);
-            prop_assume!(!REDACTED.contains(&secret));
-            let text = format!("{around}{secret}{around}");
-            let hidden = secrets(&[&secret]).hidden_in(&text).unwrap();
-            prop_assert!(hidden.contains(REDACTED));
-        }
-    }
-}
+mod tests;

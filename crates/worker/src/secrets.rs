@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use noetl_api::credential::{CredentialView, CredentialWish};
 use noetl_playbook::model::{KeychainKind, Playbook, ToolKind};
-use noetl_playbook::shift::{EntrySpec, secrets_of};
+use noetl_playbook::shift::EntrySpec;
 use noetl_tools::Call;
 use noetl_types::redact::Hidden;
 use noetl_types::{ErrorCode, Json, JsonMap, TaskError, TaskErrorKind, Text};
@@ -80,11 +80,7 @@ impl Locker {
                 let fields = fields.into_iter().chain(["token".into()]);
                 Ok(Json::object(fields.map(|field| (field, Json::from("")))))
             }
-            Ok(secret) => {
-                self.hidden.add_for_run(&secrets_of(&secret));
-                Ok(secret)
-            }
-            Err(error) => Err(error),
+            resolved => resolved,
         }
     }
 
@@ -120,6 +116,7 @@ impl Locker {
                 return Err(TaskError::new(TaskErrorKind::Unsupported, text));
             }
         };
+        self.hidden.add_for_run(None, &data);
         mapped(&name, data, &spec.map)
     }
 
@@ -199,8 +196,9 @@ impl Locker {
             found.clone()
         } else {
             let found = self.fetched(&alias).await?;
-            self.hidden
-                .add_for_run(found.data.as_ref().unwrap_or(&Json::Null));
+            if let Some(data) = &found.data {
+                self.hidden.add_for_run(Some(&found.kind), data);
+            }
             read.insert(alias.clone(), found.clone());
             found
         };

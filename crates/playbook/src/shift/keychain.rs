@@ -48,16 +48,6 @@ impl std::fmt::Debug for EntrySpec {
     }
 }
 
-/// What of an entry must not be seen: all but the type of the credential that it came from, a word that
-/// everybody knows.
-pub fn secrets_of(entry: &Json) -> Json {
-    let Json::Map(fields) = entry else {
-        return entry.clone();
-    };
-    let fields = fields.iter().filter(|(name, _)| &***name != "type");
-    Json::object(fields.map(|(name, field)| (Arc::clone(name), field.clone())))
-}
-
 /// Why an entry cannot be told.
 pub(super) enum Lacking {
     /// Its templates read this payload.

@@ -38,7 +38,7 @@ use noetl_types::{Digest, Json, Millis, TaskError, Timestamp};
 
 pub use call::{Answer, CallSpec, Surroundings};
 pub use job::{Job, MAX_DATA, MAX_TASK_RUNS, NoSuchStep};
-pub use keychain::{EntrySpec, secrets_of};
+pub use keychain::EntrySpec;
 pub use kinds::asks_for_everything;
 pub use onward::{Onward, Relay};
 pub use parking::{Again, Hitch, Parking, Ruled};

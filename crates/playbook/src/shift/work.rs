@@ -11,13 +11,12 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use noetl_types::redact::Hidden;
+use noetl_types::redact::{Hidden, secrets_of};
 use noetl_types::{Digest, Json, JsonMap, Millis, TaskError, TaskErrorKind, Text};
 
 use super::Moment;
 use super::call::{Answer, Attempted, CallSpec};
 use super::job::{Job, NoSuchStep};
-use super::keychain::secrets_of;
 use super::kinds::asks_for_everything;
 use super::result::{Finished, RetriedCall, TaskReport};
 use super::scope::{Bench, Item, TaskScope};
@@ -276,7 +275,7 @@ impl Work {
     pub(super) fn unlocked(&mut self, name: Arc<str>, secret: Result<Json, TaskError>) {
         match secret {
             Ok(secret) => {
-                self.hidden.add(&secrets_of(&secret));
+                self.hidden.add(&secrets_of(None, &secret));
                 self.bench.secrets.insert(name, secret);
             }
             Err(error) => self.go_without(error),

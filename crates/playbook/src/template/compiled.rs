@@ -163,10 +163,7 @@ impl Template {
     pub fn render(&self, scope: &dyn Scope) -> Result<Rendered, RenderError> {
         let inner = &*self.inner;
         match evaluate(&inner.body, inner.slots, scope) {
-            Ok(done) => Ok(Rendered {
-                told: done.told,
-                ..Rendered::leaf(done.value, done.secret)
-            }),
+            Ok(done) => Ok(Rendered::of(done)),
             Err(stop) => Err(self.located(stop)),
         }
     }

@@ -199,7 +199,7 @@ impl Dynamic {
 
     fn render_at(&self, scope: &dyn Scope, level: usize) -> Result<Rendered, RenderError> {
         match self {
-            Self::Const(value) => Ok(Rendered::leaf(value.clone(), false)),
+            Self::Const(value) => Ok(Rendered::open(value.clone())),
             Self::Text(leaf) => leaf.render(scope, level),
             Self::List(items) => {
                 let mut list = Vec::with_capacity(items.len());
@@ -236,15 +236,15 @@ fn render_map(
     let mut map = JsonMap::new();
     let (mut secrets, mut told) = (Vec::new(), Vec::new());
     for (key, value) in entries {
-        let (name, secret) = key.render(scope)?;
+        let (name, told_by_key) = key.render(scope)?;
         let segment = Segment::Key(Arc::clone(&name));
         let value = value
             .render_at(scope, level + 1)
             .map_err(|error| within(error, &segment))?;
-        if secret {
+        if !told_by_key.is_empty() {
             // A path cannot name a key that must not be seen, so the map as a whole is secret.
             secrets.push(ValuePath::default());
-            told.push(Json::Str(Arc::clone(&name)));
+            told.extend(told_by_key);
         }
         secrets.extend(
             value
@@ -346,21 +346,20 @@ impl Key {
         }
     }
 
-    /// The key as text, and whether it was made from a secret.
-    fn render(&self, scope: &dyn Scope) -> Result<(Arc<str>, bool), RenderError> {
+    /// The key as text, and what of it was made from secrets.
+    fn render(&self, scope: &dyn Scope) -> Result<(Arc<str>, Vec<Json>), RenderError> {
         match self {
-            Self::Name(name) => Ok((Arc::clone(name), false)),
+            Self::Name(name) => Ok((Arc::clone(name), Vec::new())),
             Self::Template(leaf) => {
-                let rendered = leaf.render(scope, 0)?;
-                let secret = rendered.is_secret();
-                match rendered.value {
-                    Json::Str(name) => Ok((name, secret)),
-                    Json::Null => Ok((Arc::from(""), secret)),
+                let Rendered { value, told, .. } = leaf.render(scope, 0)?;
+                match value {
+                    Json::Str(name) => Ok((name, told)),
+                    Json::Null => Ok((Arc::from(""), told)),
                     Json::List(_) | Json::Map(_) => {
                         Err(self.failed("a list or map cannot be a key"))
                     }
                     scalar @ (Json::Bool(_) | Json::Int(_) | Json::UInt(_) | Json::Float(_)) => {
-                        Ok((scalar.to_string().into(), secret))
+                        Ok((scalar.to_string().into(), told))
                     }
                 }
             }

@@ -4,8 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use noetl_types::Json;
-
 pub use noetl_types::redact::REDACTED;
+use noetl_types::redact::SHORTEST_SECRET;
+
+use super::eval::Done;
 
 /// A rendered value.
 #[derive(Clone, PartialEq, Eq)]
@@ -14,7 +16,7 @@ pub struct Rendered {
     pub value: Json,
     /// The parts that were made from secrets; the empty path is the whole value.
     pub secrets: Vec<ValuePath>,
-    /// What was made from secrets and stands inside of longer texts.
+    /// What was made from secrets: values, and what stands inside of longer texts.
     pub(super) told: Vec<Json>,
 }
 
@@ -32,17 +34,32 @@ pub enum Segment {
 }
 
 impl Rendered {
-    /// A value without parts.
-    pub(super) fn leaf(value: Json, secret: bool) -> Self {
-        let secrets = if secret {
-            vec![ValuePath::default()]
-        } else {
-            Vec::new()
-        };
+    /// A value that was made from no secret.
+    pub(super) fn open(value: Json) -> Self {
         Self {
             value,
-            secrets,
+            secrets: Vec::new(),
             told: Vec::new(),
+        }
+    }
+
+    /// What came of a template.
+    pub(super) fn of(done: Done) -> Self {
+        let Done {
+            value,
+            is_steered,
+            mut told,
+        } = done;
+        let is_secret = is_steered || !told.is_empty();
+        // What stands beside a secret in a text is none, unless a secret had a say in it. What is too
+        // short to be looked for is hidden together with its line.
+        if is_steered || (told.iter().any(is_short) && is_line(&value)) {
+            told.push(value.clone());
+        }
+        Self {
+            value,
+            secrets: is_secret.then(ValuePath::default).into_iter().collect(),
+            told,
         }
     }
 
@@ -51,10 +68,10 @@ impl Rendered {
         !self.secrets.is_empty()
     }
 
-    /// What was made from secrets: the parts of the value, and what stands inside of its texts.
+    /// What was made from secrets: parts of the value, and what stands inside of its texts. The rest
+    /// of such a text is not among them.
     pub fn secret_values(&self) -> impl Iterator<Item = &Json> {
-        let parts = self.secrets.iter().filter_map(|path| path.get(&self.value));
-        parts.chain(&self.told)
+        self.told.iter()
     }
 
     /// The value with every secret part replaced.
@@ -63,6 +80,15 @@ impl Rendered {
             .iter()
             .fold(self.value.clone(), |value, path| replace(value, &path.0))
     }
+}
+
+fn is_short(told: &Json) -> bool {
+    let text = told.as_str();
+    text.is_some_and(|text| text.trim().chars().count() < SHORTEST_SECRET)
+}
+
+fn is_line(value: &Json) -> bool {
+    value.as_str().is_some_and(|text| !text.contains('\n'))
 }
 
 /// Secret parts do not print.

@@ -76,7 +76,7 @@ fn leaves_are_secret_one_by_one() {
     let paths: Vec<_> = rendered.secrets.iter().map(ToString::to_string).collect();
     assert_eq!(paths, ["headers.x-token", "list[1]"]);
     let values: Vec<_> = rendered.secret_values().cloned().collect();
-    let expected = ["Bearer hunter22", "u", "hunter22"];
+    let expected = ["hunter22", "u"];
     assert_eq!(values, expected.map(Json::from));
     assert_eq!(
         rendered.redacted(),
@@ -114,6 +114,29 @@ fn what_is_made_from_a_secret_inside_of_a_text_is_told_by_itself() {
             .secret_values()
             .any(|value| *value == Json::from("open"))
     );
+}
+
+#[test]
+fn what_stands_beside_a_secret_is_none_unless_the_secret_had_a_say_in_it() {
+    let told = |text: &str| -> Vec<Json> {
+        let rendered = template(text).render(&names()).unwrap();
+        assert!(rendered.is_secret(), "{text}");
+        rendered.secret_values().cloned().collect()
+    };
+    let statement = "SELECT *\nFROM users\nWHERE key = '{{ keychain.pg.password }}'\n";
+    assert_eq!(told(statement), [Json::from(SECRET)]);
+    for text in [
+        "{% if keychain.pg.password == 'x' %}a{% endif %}FROM users",
+        "{% for c in keychain.pg.password %}{{ c }}{% endfor %}",
+        "{% set p = keychain.pg.password %}FROM users",
+    ] {
+        let whole = template(text).render(&names()).unwrap().value;
+        assert!(told(text).contains(&whole), "{text}");
+    }
+    // The user is too short to be looked for by itself.
+    let line = Json::from("u@localhost");
+    assert!(told("{{ keychain.pg.user }}@localhost").contains(&line));
+    assert_eq!(told("as\n{{ keychain.pg.user }}"), [Json::from("u")]);
 }
 
 #[test]

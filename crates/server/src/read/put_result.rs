@@ -23,7 +23,11 @@ impl Runtime {
             let text = "the name of a result has 1 to 255 bytes";
             return Err(RuntimeError::refused(ErrorCode::Validation, text));
         }
-        let data = self.lent_for(execution_id).hide(request.data);
+        let told = vec![(execution_id, request.data)];
+        let hidden = self
+            .without_lent(told, |data, lent| lent.hide(data))
+            .await?;
+        let data = hidden.into_iter().next().unwrap_or_default();
         let now = self.now();
         let ttl = request.ttl.as_ref().map(ttl).transpose()?;
         let expires_at = ttl.map(|ttl| now.saturating_add(ttl));

@@ -133,7 +133,7 @@ impl Runtime {
         self.jot(|act| act.operation = SecretOperation::Lend);
         self.check_lending(&wish).await?;
         let lent = self.reveal_credential(&wish.name).await?;
-        self.note_lent(wish.execution_id, lent.data.as_ref());
+        self.note_lent(wish.execution_id, Some(&lent.kind), lent.data.as_ref());
         Ok(lent)
     }
 

@@ -110,14 +110,14 @@ impl Runtime {
         let (now, auto_renew) = (self.now(), request.auto_renew.unwrap_or(false));
         let expires_at = end_of(&request, now)?;
         let renew_config = request.renew_config.unwrap_or(Json::Null);
-        if let Some(run) = key.execution_id {
-            self.note_lent(run, Some(&request.data));
-        }
-        let secret = Json::object([(DATA, request.data), (RENEW_CONFIG, renew_config)]);
+        let secret = Json::object([(DATA, request.data.clone()), (RENEW_CONFIG, renew_config)]);
         let secret = to_canonical(&secret);
         if secret.len() > MAX_SECRET {
             let text = format!("a secret has at most {MAX_SECRET} bytes");
             return Err(RuntimeError::refused(ErrorCode::TooLarge, text));
+        }
+        if let Some(run) = key.execution_id {
+            self.note_lent(run, None, Some(&request.data));
         }
         let cache_key = key.text();
         for _ in 0..TRIES {
@@ -197,7 +197,7 @@ impl Runtime {
             (None, None)
         };
         if let Some(run) = key.execution_id {
-            self.note_lent(run, data.as_ref());
+            self.note_lent(run, None, data.as_ref());
         }
         Ok(KeychainView {
             status: if is_over {

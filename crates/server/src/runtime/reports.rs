@@ -32,12 +32,15 @@ impl Runtime {
             .core
             .offer(self.behalf(), &request.worker_id, request.lease.as_ref())?;
         let began = tokio::time::Instant::now();
-        let asked: Vec<_> = request
-            .reports
+        let reports = request.reports.into_iter();
+        let reports = reports
+            .map(|report| (report.execution_id, report))
+            .collect();
+        let reports = self.without_lent(reports, CommandReport::hiding).await?;
+        let asked: Vec<_> = reports
             .into_iter()
             .map(|report| {
                 let about = About::of(&report);
-                let report = report.hiding(&self.lent_for(about.execution_id));
                 let (letter, answer) = letter(report, &request.worker_id);
                 let letter = letter
                     .offering(offer.clone())

@@ -36,7 +36,7 @@ impl Runtime {
         };
         let opened = self.opened_view(kept)?;
         if let Some(run) = execution_id {
-            self.note_lent(run, opened.data.as_ref());
+            self.note_lent(run, Some(&opened.kind), opened.data.as_ref());
         }
         let text = plain(&opened)?;
         let run = execution_id.map_or_else(String::new, |id| id.to_string());

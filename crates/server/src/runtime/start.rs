@@ -8,9 +8,11 @@ use noetl_bus::Following;
 use noetl_engine::{Input, Start};
 use noetl_store::{Answered, CatalogKey, ExecutionFacts, Origin};
 use noetl_types::limits::{MAX_LONG_POLL, Priority};
+use noetl_types::redact::Secrets;
 use noetl_types::trace::TraceContext;
 use noetl_types::{
-    CatalogId, ErrorCode, ExecutionId, Json, Millis, PlaybookPath, PoolName, TenantId, Timestamp,
+    CatalogId, ErrorCode, ExecutionId, Json, Millis, PlaybookPath, PoolName, Scope, TenantId,
+    Timestamp,
 };
 
 use super::admission::{Candidate, check_platform_child};
@@ -89,9 +91,9 @@ impl Runtime {
         request: ExecuteRequest,
         launch: Launch,
     ) -> Result<Begun, RuntimeError> {
-        let request = self.without_lent(request);
         let wait = wait_of(&request)?;
         let is_child = self.check(&request).await?;
+        let request = self.without_secrets(request).await?;
         let definition = self.definition_of(&request).await?;
         let (tenant_id, path) = (self.tenant(), &definition.entry.path);
         let now = self.core.clock.now();
@@ -160,13 +162,24 @@ impl Runtime {
         }))
     }
 
-    /// A request without the secrets that were lent for the run that makes it.
-    fn without_lent(&self, mut request: ExecuteRequest) -> ExecuteRequest {
-        if let Some(parent) = request.parent_execution_id {
-            let lent = self.lent_for(parent);
-            request.payload = request.payload.map(|payload| lent.hide(payload));
+    /// A request without the secrets that were lent for the run that makes it, where its worker asks.
+    /// Anybody else may name a run, and would learn from what is hidden what was lent for it. For the
+    /// same reason what only begins like a secret is left alone.
+    async fn without_secrets(
+        &self,
+        mut request: ExecuteRequest,
+    ) -> Result<ExecuteRequest, RuntimeError> {
+        let behalf = self.behalf();
+        let is_worker = behalf.capability.is_some() || behalf.may(Scope::Worker);
+        let Some(parent) = request.parent_execution_id.filter(|_| is_worker) else {
+            return Ok(request);
+        };
+        if let Some(payload) = request.payload.take() {
+            let whole = |payload, lent: &Secrets| lent.clone().only_whole().hide(payload);
+            let hidden = self.without_lent(vec![(parent, payload)], whole).await?;
+            request.payload = hidden.into_iter().next();
         }
-        request
+        Ok(request)
     }
 
     /// The definition that a request names. One that is not there for the caller is as good as none.

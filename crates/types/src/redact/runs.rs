@@ -1,13 +1,22 @@
 //! Secrets of runs, for as long as a process has to do with them.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Hidden, Secrets, opened};
-use crate::ExecutionId;
+use super::{Hidden, Most, Secrets, opened};
+use crate::{ExecutionId, Json};
 
 /// Runs that are kept in mind. What was not asked for the longest goes first.
 const MOST_RUNS: usize = 4_096;
+/// Bytes of all their secrets; over that, the same happens.
+const MOST_BYTES: usize = 64 << 20;
+/// How much is looked for in all that is done for a run: a run that resolves ever more secrets
+/// looks for the others where they are used.
+const MOST_OF_A_RUN: Most = Most {
+    texts: 2_000,
+    bytes: 256 << 10,
+};
 
 /// What has to be hidden in all that is done for a run, by its id.
 #[derive(Default)]
@@ -18,19 +27,59 @@ struct Runs {
     by_id: HashMap<ExecutionId, Run>,
     /// Counts the questions.
     time: u64,
+    /// Bytes of all secrets.
+    bytes: Arc<AtomicUsize>,
 }
 
 struct Run {
-    secrets: Arc<Mutex<Secrets>>,
+    secrets: Arc<OfRun>,
     asked: u64,
+}
+
+/// What has to be hidden in all that is done for a run.
+#[derive(Default)]
+pub(super) struct OfRun {
+    secrets: Mutex<Secrets>,
+    /// Bytes of the secrets of all runs.
+    of_all: Arc<AtomicUsize>,
+}
+
+impl OfRun {
+    pub(super) fn add(&self, value: &Json) {
+        let mut secrets = opened(&self.secrets);
+        let before = secrets.bytes;
+        secrets.add_within(value, MOST_OF_A_RUN);
+        let more = secrets.bytes - before;
+        self.of_all.fetch_add(more, Ordering::Relaxed);
+    }
+
+    pub(super) fn known(&self) -> Secrets {
+        opened(&self.secrets).clone()
+    }
+}
+
+impl Drop for OfRun {
+    fn drop(&mut self) {
+        let secrets = self
+            .secrets
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        self.of_all.fetch_sub(secrets.bytes, Ordering::Relaxed);
+    }
 }
 
 impl SecretsOfRuns {
     /// What is known to be hidden in all that is done for a run.
     pub fn known(&self, run: ExecutionId) -> Secrets {
-        let runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let run = runs.by_id.get(&run);
-        run.map_or_else(Secrets::default, |run| opened(&run.secrets).clone())
+        let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.time += 1;
+        let asked = runs.time;
+        runs.by_id
+            .get_mut(&run)
+            .map_or_else(Secrets::default, |run| {
+                run.asked = asked;
+                run.secrets.known()
+            })
     }
 
     /// What has to be hidden by somebody who begins to work for a run.
@@ -38,13 +87,17 @@ impl SecretsOfRuns {
         let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         runs.time += 1;
         let asked = runs.time;
+        let of_all = Arc::clone(&runs.bytes);
         let entry = runs.by_id.entry(run).or_insert_with(|| Run {
-            secrets: Arc::default(),
+            secrets: Arc::new(OfRun {
+                secrets: Mutex::default(),
+                of_all,
+            }),
             asked,
         });
         entry.asked = asked;
         let of_run = Arc::clone(&entry.secrets);
-        if runs.by_id.len() > MOST_RUNS {
+        if runs.by_id.len() > MOST_RUNS || runs.bytes.load(Ordering::Relaxed) > MOST_BYTES {
             runs.make_room();
         }
         Hidden {
@@ -68,5 +121,50 @@ impl Runs {
 impl std::fmt::Debug for SecretsOfRuns {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(super::REDACTED)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(number: usize) -> ExecutionId {
+        ExecutionId::new(i64::try_from(number).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_run_that_goes_on_telling_is_not_forgotten_before_idle_ones() {
+        let runs = SecretsOfRuns::default();
+        runs.of(run(1)).add_for_run(None, &Json::from("sesame-1"));
+        for number in 2..=MOST_RUNS + 1 {
+            runs.of(run(number));
+            assert!(!runs.known(run(1)).is_empty(), "{number}");
+        }
+        assert!(runs.0.lock().unwrap().by_id.len() <= MOST_RUNS);
+    }
+
+    #[test]
+    fn one_value_cannot_hold_more_than_a_run_may() {
+        let runs = SecretsOfRuns::default();
+        let many = (0..10_000).map(|number| Json::from(format!("sesame-{number}")));
+        runs.of(run(1)).add_for_run(None, &Json::list(many));
+        assert_eq!(runs.known(run(1)).texts.len(), MOST_OF_A_RUN.texts);
+        let large = (0..10).map(|number| Json::from(number.to_string().repeat(60_000)));
+        runs.of(run(2)).add_for_run(None, &Json::list(large));
+        assert_eq!(runs.known(run(2)).texts.len(), 4);
+    }
+
+    #[test]
+    fn the_secrets_of_all_runs_have_a_bound() {
+        let runs = SecretsOfRuns::default();
+        let large = Json::from("x".repeat(MOST_OF_A_RUN.bytes));
+        let most = MOST_BYTES / MOST_OF_A_RUN.bytes;
+        for number in 1..=most * 3 {
+            runs.of(run(number)).add_for_run(None, &large);
+        }
+        let runs = runs.0.lock().unwrap();
+        assert!(runs.by_id.len() <= most + 1, "{}", runs.by_id.len());
+        let bytes = runs.by_id.len() * MOST_OF_A_RUN.bytes;
+        assert_eq!(runs.bytes.load(Ordering::Relaxed), bytes);
     }
 }

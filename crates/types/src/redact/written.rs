@@ -3,125 +3,236 @@
 //!
 //! Encoders differ in what they escape, and escape what others have escaped before. So nothing is
 //! encoded here: a text is read, and wherever it may mean several things, all of them count.
+//!
+//! The work is in proportion to the text, whatever is looked for in it: all needles are followed at
+//! once, since those that begin alike stand together; from each place only so many characters are
+//! read freely and in one way, and what is read beyond them all in all is a small multiple of the text.
+
+use std::sync::Arc;
 
 use super::SHORTEST_SECRET;
 
 /// Backslashes that may stand before one character: each encoder doubles them.
 const MOST_BACKSLASHES: usize = 8;
-/// A text is cut only where it is long.
+/// A text without a mark at its end is cut only where it is long.
 const SHORTEST_CUT: usize = 1024;
 /// The longest thing that stands for one character.
 const LONGEST_ESCAPE: usize = 2 * (MOST_BACKSLASHES + 5);
 /// What cutters put behind the place of the cut, or leave of the character there.
-const MARKS_OF_A_CUT: [char; 2] = ['…', '\u{FFFD}'];
+const MARKS_OF_A_CUT: [&str; 2] = ["…", "\u{FFFD}"];
+/// Characters that are read from every place where a needle may begin.
+const FREE: usize = 64;
+/// Characters that are read beyond those, or in yet another way, for each byte of a text, and in any.
+const BEYOND_PER_BYTE: usize = 2;
+const BEYOND: usize = 4096;
+/// Readings of the same characters that are kept in mind: those that end first and those that end
+/// last. More there are only of long runs of backslashes, where these lead to all that follows.
+const MOST_READINGS: usize = 128;
 
-/// A text in which something is looked for.
+/// A text in which needles are looked for.
 pub(super) struct Written<'t> {
-    text: &'t [u8],
-    /// Where it ends, as far as it may have been cut there.
-    cut: Option<usize>,
-    /// Where the readings of what was looked at so far end, and those with one character more.
-    ends: Vec<usize>,
-    longer: Vec<usize>,
+    text: &'t str,
+    needles: &'t [Arc<str>],
+    may_be_cut: bool,
+    /// Characters that may still be read beyond those that are free.
+    left: usize,
+    /// What was read so far, and what with one character more.
+    readings: Vec<Reading>,
+    longer: Vec<Reading>,
+}
+
+/// Some characters of a text, read in one of the ways that they may be meant.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Reading {
+    /// Where they end.
+    at: usize,
+    /// How many bytes of a needle they are.
+    depth: usize,
+    /// The needles that begin with them.
+    first: usize,
+    end: usize,
 }
 
 impl<'t> Written<'t> {
-    pub(super) fn new(text: &'t str) -> Self {
-        let whole = text.trim_end_matches(MARKS_OF_A_CUT).len();
+    /// Needles have to be in the order of their bytes.
+    pub(super) fn new(text: &'t str, needles: &'t [Arc<str>], may_be_cut: bool) -> Self {
         Self {
-            text: text.as_bytes(),
-            cut: (whole >= SHORTEST_CUT).then_some(whole),
-            ends: Vec::new(),
+            text,
+            needles,
+            may_be_cut,
+            left: text.len().saturating_mul(BEYOND_PER_BYTE) + BEYOND,
+            readings: Vec::new(),
             longer: Vec::new(),
         }
     }
 
-    /// Where a needle ends that begins at a place. One that the text ends within ends with it.
-    pub(super) fn end_of(&mut self, needle: &str, start: usize) -> Option<usize> {
-        self.ends.clear();
-        self.ends.push(start);
-        for (count, wanted) in needle.chars().enumerate() {
-            self.longer.clear();
-            for at in &self.ends {
-                readings(self.text, *at, wanted, &mut self.longer);
-                if count > 0
-                    && let Some(next) = line_break(self.text, *at)
-                {
-                    readings(self.text, next, wanted, &mut self.longer);
-                }
+    /// Where the longest needle ends that begins at a place. One that the text is cut within ends
+    /// there. Once too much was read, all that follows counts as one: that only happens where needles
+    /// and text repeat themselves over and over.
+    pub(super) fn end_from(&mut self, start: usize) -> Option<usize> {
+        let mut found = None;
+        self.readings.clear();
+        self.readings.push(Reading {
+            at: start,
+            depth: 0,
+            first: 0,
+            end: self.needles.len(),
+        });
+        for count in 1_usize.. {
+            self.read_on(count);
+            if self.readings.is_empty() {
+                break;
             }
-            if self.longer.is_empty() {
-                let is_cut =
-                    count >= SHORTEST_SECRET && self.ends.iter().any(|at| self.ends_at(*at));
-                return is_cut.then_some(self.cut?);
+            for reading in &self.readings {
+                let is_whole = self.needles[reading.first].len() == reading.depth;
+                let may_be_cut = self.may_be_cut && count >= SHORTEST_SECRET;
+                let whole = is_whole.then_some(reading.at);
+                let cut = may_be_cut.then(|| cut_at(self.text, reading.at));
+                found = found.max(whole).max(cut.flatten());
             }
-            self.longer.sort_unstable();
-            self.longer.dedup();
-            std::mem::swap(&mut self.ends, &mut self.longer);
+            let free = usize::from(count <= FREE);
+            self.left = self.left.saturating_sub(self.readings.len() - free);
+            if self.left == 0 {
+                return Some(self.text.len());
+            }
         }
-        self.ends.last().copied()
+        found
     }
 
-    /// Whether nothing comes at a place but perhaps half of an escape.
-    fn ends_at(&self, at: usize) -> bool {
-        let rest = self.cut.and_then(|cut| self.text.get(at..cut));
-        rest.is_some_and(|rest| match rest {
-            [] => true,
-            [b'%' | b'\\', ..] => rest.len() < LONGEST_ESCAPE,
-            _ => false,
-        })
+    /// Reads one character more.
+    fn read_on(&mut self, count: usize) {
+        self.longer.clear();
+        for reading in &self.readings {
+            let next = (count > 1).then(|| line_break(self.text.as_bytes(), reading.at));
+            for at in std::iter::once(reading.at).chain(next.flatten()) {
+                characters(self.text, at, |character, at| {
+                    self.longer
+                        .extend(narrowed(self.needles, reading, character, at));
+                });
+            }
+        }
+        std::mem::swap(&mut self.readings, &mut self.longer);
+        if self.readings.len() > 1 {
+            self.readings.sort_unstable();
+            self.readings.dedup();
+        }
+        if self.readings.len() > MOST_READINGS {
+            let middle = MOST_READINGS / 2..self.readings.len() - MOST_READINGS / 2;
+            self.readings.drain(middle);
+        }
     }
 }
 
-/// Notes where a character ends that may be written at a place.
-fn readings(text: &[u8], at: usize, wanted: char, ends: &mut Vec<usize>) {
-    let Some(rest) = text.get(at..) else { return };
+/// A reading with one character more, if a needle goes on like that.
+fn narrowed(
+    needles: &[Arc<str>],
+    reading: &Reading,
+    character: char,
+    at: usize,
+) -> Option<Reading> {
     let mut buffer = [0; 4];
-    let plain = wanted.encode_utf8(&mut buffer).as_bytes();
-    if rest.starts_with(plain) {
-        ends.push(at + plain.len());
-    }
-    match rest.first() {
-        Some(b'\\') => escaped(rest, wanted, |length| ends.push(at + length)),
-        Some(b'%') => ends.extend(percent(rest, plain).map(|length| at + length)),
-        Some(b'+') if wanted == ' ' => ends.push(at + 1),
-        Some(_) | None => {}
+    let wanted = character.encode_utf8(&mut buffer).as_bytes();
+    let goes_on = |needle: &Arc<str>| {
+        let rest = &needle.as_bytes()[reading.depth..];
+        rest[..rest.len().min(wanted.len())].cmp(wanted)
+    };
+    let needles = &needles[reading.first..reading.end];
+    let (first, end) = if let [only] = needles {
+        (0, usize::from(goes_on(only).is_eq()))
+    } else {
+        let first = needles.partition_point(|needle| goes_on(needle).is_lt());
+        let those = &needles[first..];
+        let count = those.partition_point(|needle| goes_on(needle).is_eq());
+        (first, first + count)
+    };
+    (first < end).then(|| Reading {
+        at,
+        depth: reading.depth + wanted.len(),
+        first: reading.first + first,
+        end: reading.first + end,
+    })
+}
+
+/// Where a text is cut, if nothing comes between a place and the cut but perhaps half of an escape.
+fn cut_at(text: &str, at: usize) -> Option<usize> {
+    let rest = text.as_bytes().get(at..)?;
+    let half = match rest.first() {
+        Some(b'%' | b'\\') => {
+            let is_of_escape =
+                |byte: &&u8| matches!(byte, b'%' | b'\\' | b'u') || byte.is_ascii_hexdigit();
+            let escape = rest.iter().take(LONGEST_ESCAPE);
+            escape.take_while(is_of_escape).count()
+        }
+        Some(_) | None => 0,
+    };
+    let cut = at + half;
+    let mut marks = MARKS_OF_A_CUT.iter();
+    let is_cut = if cut == text.len() {
+        cut >= SHORTEST_CUT
+    } else {
+        marks.any(|mark| rest[half..].starts_with(mark.as_bytes()))
+    };
+    is_cut.then_some(cut)
+}
+
+/// Tells which characters may be written at a place, and where they end.
+fn characters(text: &str, at: usize, mut tell: impl FnMut(char, usize)) {
+    let Some(plain) = text.get(at..).and_then(|rest| rest.chars().next()) else {
+        return;
+    };
+    tell(plain, at + plain.len_utf8());
+    let rest = &text.as_bytes()[at..];
+    match plain {
+        '\\' => escaped(rest, |character, length| tell(character, at + length)),
+        '%' => {
+            if let Some((character, length)) = percent(rest) {
+                tell(character, at + length);
+            }
+        }
+        '+' => tell(' ', at + 1),
+        _ => {}
     }
 }
 
-/// Tells the lengths of what stands for a character behind backslashes.
-fn escaped(rest: &[u8], wanted: char, mut tell: impl FnMut(usize)) {
+/// Tells what may stand behind backslashes, and the lengths of it all.
+fn escaped(rest: &[u8], mut tell: impl FnMut(char, usize)) {
     let run = backslashes(rest);
-    if wanted == '\\' {
-        (2..=run).for_each(&mut tell);
-    }
-    let letter = match wanted {
-        '\n' => b'n',
-        '\r' => b'r',
-        '\t' => b't',
-        '\u{8}' => b'b',
-        '\u{c}' => b'f',
-        '"' | '\'' | '/' => wanted as u8,
-        _ => b'u',
-    };
-    if letter != b'u' && rest.get(run) == Some(&letter) {
-        tell(run + 1);
-    }
-    let mut units = [0; 2];
-    let units = wanted.encode_utf16(&mut units);
-    let mut length = 0;
-    for unit in units {
-        let Some(rest) = rest.get(length..) else {
-            return;
-        };
-        let run = backslashes(rest);
-        let digits = rest.get(run + 1..run + 5);
-        if run == 0 || rest.get(run) != Some(&b'u') || digits.and_then(number) != Some(*unit) {
+    (2..=run).for_each(|length| tell('\\', length));
+    let character = match rest.get(run) {
+        Some(b'n') => '\n',
+        Some(b'r') => '\r',
+        Some(b't') => '\t',
+        Some(b'b') => '\u{8}',
+        Some(b'f') => '\u{c}',
+        Some(mark @ (b'"' | b'\'' | b'/')) => char::from(*mark),
+        Some(b'u') => {
+            if let Some((character, length)) = numbered(rest) {
+                tell(character, length);
+            }
             return;
         }
-        length += run + 5;
+        Some(_) | None => return,
+    };
+    tell(character, run + 1);
+}
+
+/// A character that is written as one number of UTF-16, or as two.
+fn numbered(rest: &[u8]) -> Option<(char, usize)> {
+    let (first, length) = unit(rest)?;
+    let alone = char::decode_utf16([first]).next()?;
+    if let Ok(character) = alone {
+        return Some((character, length));
     }
-    tell(length);
+    let (second, more) = unit(rest.get(length..)?)?;
+    let pair = char::decode_utf16([first, second]).next()?;
+    Some((pair.ok()?, length + more))
+}
+
+fn unit(rest: &[u8]) -> Option<(u16, usize)> {
+    let run = backslashes(rest);
+    let is_unit = run > 0 && rest.get(run) == Some(&b'u');
+    let digits = rest.get(run + 1..run + 5).filter(|_| is_unit)?;
+    Some((number(digits)?, run + 5))
 }
 
 fn backslashes(rest: &[u8]) -> usize {
@@ -137,14 +248,25 @@ fn number(digits: &[u8]) -> Option<u16> {
     u16::try_from(number).ok()
 }
 
-/// The length of what stands for some bytes, each with its percent sign.
-fn percent(rest: &[u8], plain: &[u8]) -> Option<usize> {
-    let length = plain.len() * 3;
-    let codes = rest.get(..length)?.chunks_exact(3);
-    let is_it = |(code, byte): (&[u8], &u8)| {
-        code[0] == b'%' && number(&code[1..]) == Some(u16::from(*byte))
+/// The character whose bytes stand at a place, each with its percent sign.
+fn percent(rest: &[u8]) -> Option<(char, usize)> {
+    let byte = |place: usize| {
+        let code = rest.get(place * 3..place * 3 + 3)?;
+        let number = number(&code[1..]).filter(|_| code[0] == b'%')?;
+        u8::try_from(number).ok()
     };
-    codes.zip(plain).all(is_it).then_some(length)
+    let count = match byte(0)? {
+        0x00..0x80 => 1,
+        0x80..0xE0 => 2,
+        0xE0..0xF0 => 3,
+        0xF0.. => 4,
+    };
+    let mut bytes = [0; 4];
+    for (place, slot) in bytes.iter_mut().take(count).enumerate() {
+        *slot = byte(place)?;
+    }
+    let character = std::str::from_utf8(&bytes[..count]).ok()?.chars().next()?;
+    Some((character, count * 3))
 }
 
 /// Where a line begins, if one ends at a place, whether its end is escaped or not.
@@ -166,8 +288,12 @@ fn line_break(text: &[u8], at: usize) -> Option<usize> {
 mod tests {
     use super::*;
 
+    fn end_from(needle: &str, text: &str, start: usize) -> Option<usize> {
+        Written::new(text, &[needle.into()], true).end_from(start)
+    }
+
     fn end(needle: &str, text: &str) -> Option<usize> {
-        Written::new(text).end_of(needle, 0)
+        end_from(needle, text, 0)
     }
 
     #[test]
@@ -184,6 +310,7 @@ mod tests {
             assert_eq!(end("p@ß \"1\\/", text), Some(text.len()), "{text}");
         }
         assert_eq!(end("\u{1F600}!", r"\ud83d\ude00!"), Some(13));
+        assert_eq!(end("\u{1F600}!", "%F0%9F%98%80!"), Some(13));
         for text in ["p@ß", "p@ss", "p%4", r"p@\u00d", "P@ß \"1\\/", "\n", ""] {
             assert_eq!(end("p@ß \"1\\/", text), None, "{text}");
         }
@@ -193,7 +320,36 @@ mod tests {
     fn readings_do_not_multiply() {
         let text = "\\".repeat(4000);
         assert!(end(&"\\".repeat(400), &text).is_some());
-        assert_eq!(end(&format!("{}x", "\\".repeat(400)), &text), None);
+        assert_eq!(end(&format!("{}x", "\\".repeat(20)), &text), None);
+    }
+
+    #[test]
+    fn where_too_much_would_be_read_all_that_follows_is_hidden() {
+        let text = "\\".repeat(4000);
+        let secret = format!("{}x", "\\".repeat(400));
+        assert_eq!(end(&secret, &text), Some(text.len()));
+    }
+
+    #[test]
+    fn many_backslashes_are_still_read_whole() {
+        let secret = format!("{}x", "\\".repeat(40));
+        let text = format!("{}x", "\\".repeat(160));
+        assert_eq!(end(&secret, &text), Some(text.len()));
+    }
+
+    #[test]
+    fn needles_that_begin_alike_are_followed_together() {
+        let needles = ["hunt", "hunter", "hunter%22", "hunting"].map(Arc::from);
+        let end = |text: &str| Written::new(text, &needles, true).end_from(0);
+        for (text, expected) in [
+            ("hunter2", Some(6)),
+            ("hunter%22", Some(9)),
+            ("hunter%2522!", Some(11)),
+            ("h%75nting", Some(9)),
+            ("hun", None),
+        ] {
+            assert_eq!(end(text), expected, "{text}");
+        }
     }
 
     #[test]
@@ -209,9 +365,25 @@ mod tests {
             ("canaryX", false),
         ] {
             let text = format!("{long}{rest}");
-            let found = Written::new(&text).end_of("canary-sings", long.len());
+            let found = end_from("canary-sings", &text, long.len());
             assert_eq!(found.is_some(), is_cut, "{rest}");
         }
         assert_eq!(end("canary-sings", "canary-"), None);
+    }
+
+    #[test]
+    fn a_mark_tells_of_a_cut_in_any_text_and_anywhere_in_it() {
+        for (text, expected) in [
+            ("canary-s…' is no duration", Some(8)),
+            ("canary\u{FFFD} and more", Some(6)),
+            ("canary%2…", Some(8)),
+            ("canar…", None),
+            ("canary-s' is no duration…", None),
+        ] {
+            assert_eq!(end("canary-sings", text), expected, "{text}");
+            let needle = [Arc::from("canary-sings")];
+            let whole = Written::new(text, &needle, false).end_from(0);
+            assert_eq!(whole, None, "{text}");
+        }
     }
 }

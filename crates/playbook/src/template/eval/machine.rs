@@ -11,8 +11,8 @@ use crate::template::scope::Scope;
 /// What a render yields.
 pub(in crate::template) struct Done {
     pub(in crate::template) value: Json,
-    /// A secret was read on the way, so the value may tell something of it.
-    pub(in crate::template) secret: bool,
+    /// A secret had a say in all of it, so that any part may tell something of it.
+    pub(in crate::template) is_steered: bool,
     /// The parts of a text that were made from secrets.
     pub(in crate::template) told: Vec<Json>,
 }
@@ -22,7 +22,7 @@ pub(in crate::template) fn evaluate(body: &Body, slots: usize, scope: &dyn Scope
     if let Body::Literal(value) = body {
         return Ok(Done {
             value: value.clone(),
-            secret: false,
+            is_steered: false,
             told: Vec::new(),
         });
     }
@@ -46,11 +46,10 @@ pub(in crate::template) fn evaluate(body: &Body, slots: usize, scope: &dyn Scope
             Json::text(machine.out)?
         }
     };
-    let told = run.told.take();
     Ok(Done {
         value,
-        secret: run.tainted.get() || !told.is_empty(),
-        told,
+        is_steered: run.tainted.get(),
+        told: run.told.take(),
     })
 }
 

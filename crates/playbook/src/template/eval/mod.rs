@@ -19,5 +19,5 @@ mod test;
 mod text;
 mod value;
 
-pub(super) use machine::evaluate;
+pub(super) use machine::{Done, evaluate};
 pub(super) use text::truthy_text;

@@ -43,6 +43,20 @@ workflow:
       headers: { authorization: 'Bearer {{ keychain.api.token }}' }
 ";
 
+/// The same for the sides of a transfer.
+const NAMES_THEM_AT_ITS_SIDES: &str = "apiVersion: noetl.io/v2
+kind: Playbook
+metadata: { name: names, path: demo/names }
+workload: { account: by_template }
+workflow:
+  - step: start
+    loop: { in: [1, 2], iterator: item, spec: { mode: parallel } }
+    tool:
+      kind: transfer
+      source: { type: http, url: 'http://localhost/', auth: by_entry }
+      target: { type: postgres, table: 't{{ item }}', auth: '{{ workload.account }}' }
+";
+
 const SECRET: &str = "sesame-opens-42";
 
 fn keys() -> Arc<KeyRing> {
@@ -75,6 +89,10 @@ struct Scene {
 
 impl Scene {
     async fn new() -> Self {
+        Self::of(NAMES_THEM).await
+    }
+
+    async fn of(playbook: &str) -> Self {
         let house = closed(Some(keys()), Arc::new(MemoryStore::new())).await;
         let scopes = [
             Scope::ExecRun,
@@ -91,7 +109,7 @@ impl Scene {
             run: ExecutionId::new(1).unwrap(),
             commands: Vec::new(),
         };
-        let body = json!({ "content": NAMES_THEM });
+        let body = json!({ "content": playbook });
         scene.ask(Method::POST, "/api/catalog/register", body).await;
         for name in ["by_template", "by_entry", "of_unread", "other"] {
             let secret = json!({ "name": name, "type": "bearer", "data": { "token": SECRET } });
@@ -217,6 +235,20 @@ async fn a_worker_without_a_token_works_on_what_it_was_told_of() {
     // It is done, so nothing is lent for it any more.
     let later = get("/api/credentials/by_entry?include_data=true".to_owned()).await;
     later.is_problem(ErrorCode::Forbidden);
+}
+
+#[tokio::test]
+async fn each_side_of_a_transfer_names_a_credential() {
+    let scene = Scene::of(NAMES_THEM_AT_ITS_SIDES).await;
+    scene.claimed().await;
+    let lent = async |name: &str| {
+        let path = format!("/api/credentials/{name}?include_data=true");
+        scene.work(Method::GET, &path, json!({})).await
+    };
+    for name in ["by_entry", "by_template"] {
+        assert_eq!(lent(name).await.text_at("/data/token"), SECRET, "{name}");
+    }
+    lent("other").await.is_problem(ErrorCode::Forbidden);
 }
 
 /// A worker of an earlier release shows its token where its own address has it; that is all it needs.

@@ -14,9 +14,9 @@ use crate::http::settings::HttpSettings;
 use crate::runtime::{Runtime, Settings};
 use crate::vault::{Key, KeyRing};
 
-const SECRET: &str = "sesame-opens-42";
+pub(super) const SECRET: &str = "sesame-opens-42";
 
-const NAMES_IT: &str = "apiVersion: noetl.io/v2
+pub(super) const NAMES_IT: &str = "apiVersion: noetl.io/v2
 kind: Playbook
 metadata: { name: names, path: demo/names }
 workflow:
@@ -24,11 +24,11 @@ workflow:
     tool: { kind: http, url: 'http://localhost/', auth: api_main }
 ";
 
-fn key() -> Key {
+pub(super) fn key() -> Key {
     Key::read(&Key::text_of_new().unwrap()).unwrap()
 }
 
-async fn house_with(store: Arc<dyn Store>, ring: KeyRing, is_dev: bool) -> House {
+pub(super) async fn house_with(store: Arc<dyn Store>, ring: KeyRing, is_dev: bool) -> House {
     let settings = Settings {
         keys: Some(Arc::new(ring)),
         ..Settings::default()
@@ -42,7 +42,7 @@ async fn house_with(store: Arc<dyn Store>, ring: KeyRing, is_dev: bool) -> House
     house_of(runtime, &http)
 }
 
-fn bearer() -> Value {
+pub(super) fn bearer() -> Value {
     json!({ "name": "api_main", "type": "bearer", "data": { "token": SECRET }, "tags": ["prod"] })
 }
 
@@ -232,6 +232,39 @@ async fn only_a_template_that_makes_a_name_may_mean_any_credential() {
         match code {
             Some(code) => drop(reply.is_problem(code)),
             None => assert_eq!(reply.text_at("/data/token"), SECRET),
+        }
+    }
+}
+
+/// A transfer asks with the credentials of its sides.
+#[tokio::test]
+async fn a_side_of_a_transfer_may_make_the_name_of_a_credential() {
+    let ring = KeyRing::new(key(), Vec::new());
+    let house = house_with(Arc::new(MemoryStore::new()), ring, true).await;
+    house.post("/api/credentials", bearer()).await;
+    let target = "target: { type: sqlite, database: x.db, table: t }";
+    for (source, code) in [
+        (
+            "{ type: http, url: 'http://localhost/{{ workload.place }}', auth: other }",
+            Some(ErrorCode::Forbidden),
+        ),
+        (
+            "{ type: http, url: 'http://localhost/', auth: '{{ workload.account }}' }",
+            None,
+        ),
+        ("'{{ workload.side }}'", None),
+    ] {
+        let transfer = format!("{{ kind: transfer, source: {source}, {target} }}");
+        let http = "{ kind: http, url: 'http://localhost/', auth: api_main }";
+        let content = NAMES_IT.replace(http, &transfer);
+        let id = house.started_with(&content, "demo/names").await;
+        house.leased().await;
+        let wish =
+            format!("/api/credentials/api_main?include_data=true&execution_id={id}&worker_id=w1");
+        let reply = house.get(&wish).await;
+        match code {
+            Some(code) => drop(reply.is_problem(code)),
+            None => assert_eq!(reply.text_at("/data/token"), SECRET, "{source}"),
         }
     }
 }

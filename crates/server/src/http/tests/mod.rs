@@ -17,6 +17,7 @@ mod faults;
 mod internal;
 mod keychain;
 mod known;
+mod lent;
 mod listeners;
 mod metrics;
 mod once;

@@ -74,7 +74,8 @@ impl Runtime {
     pub async fn take_event(&self, post: EventPost) -> Result<EventAnswer, RuntimeError> {
         let began = Instant::now();
         let tale = Tale::read(post.execution_id, post.worker_id, post.event)?;
-        let tales = [tale.hiding(&self.lent_for(post.execution_id))];
+        let told = vec![(post.execution_id, tale)];
+        let tales = self.without_lent(told, Tale::hiding).await?;
         let call = self.call(post.execution_id, &tales)?;
         let answer = self.take(&call).await?.pop();
         self.metrics().ingested(began.elapsed());
@@ -88,12 +89,13 @@ impl Runtime {
             return Err(RuntimeError::refused(ErrorCode::Validation, text));
         }
         let began = Instant::now();
-        let lent = self.lent_for(batch.execution_id);
         let mut tales = Vec::with_capacity(batch.events.len());
         for told in batch.events {
             let worker = batch.worker_id.clone();
-            tales.push(Tale::read(batch.execution_id, worker, told)?.hiding(&lent));
+            let tale = Tale::read(batch.execution_id, worker, told)?;
+            tales.push((batch.execution_id, tale));
         }
+        let tales = self.without_lent(tales, Tale::hiding).await?;
         let call = self.call(batch.execution_id, &tales)?;
         let answers = self.take(&call).await?;
         self.metrics().ingested(began.elapsed());

@@ -4,13 +4,17 @@
 //! and of its cursor, and in the entries of the keychain that its templates read.
 
 use noetl_api::credential::CredentialView;
-use noetl_playbook::model::{KeychainEntry, LoopSource, Playbook, Step};
-use noetl_playbook::template::{Dynamic, MapScope};
+use noetl_playbook::model::{KeychainEntry, LoopSource, Playbook, Step, Task, ToolKind};
+use noetl_playbook::template::{Dynamic, Key, MapScope};
 use noetl_store::Command;
 use noetl_types::{ErrorCode, ExecutionId, Json, SecretOperation};
 
 use super::context::{Issued, render_context};
 use crate::runtime::{Capability, Runtime, RuntimeError};
+
+/// The sides of a transfer, and where each of them names its credential.
+const SIDES: [&str; 2] = ["source", "target"];
+const AUTH: &str = "auth";
 
 impl Runtime {
     /// A credential, by its name and the run that it is for, to whoever works on the command of a
@@ -45,7 +49,8 @@ impl Runtime {
         }
         if is_opened {
             let lent = self.reveal_credential(name).await?;
-            self.note_lent(capability.execution_id, lent.data.as_ref());
+            let run = capability.execution_id;
+            self.note_lent(run, Some(&lent.kind), lent.data.as_ref());
             Ok(lent)
         } else {
             self.credential(name).await
@@ -56,23 +61,66 @@ impl Runtime {
 /// Whether a playbook asks with a name that a template makes: then any credential may be meant.
 pub(in crate::runtime) fn asks_with_any(playbook: &Playbook) -> bool {
     let steps = playbook.workflow.iter().flat_map(asked_with);
-    let tasks = playbook
-        .workbook
-        .iter()
-        .filter_map(|task| task.tool.auth.as_ref());
-    let entries = playbook
-        .keychain
-        .iter()
-        .filter_map(|entry| entry.auth.as_ref());
+    let tasks = playbook.workbook.iter();
+    let tasks = tasks.flat_map(|task| asked_by(&task.tool));
+    let entries = playbook.keychain.iter();
+    let entries = entries.filter_map(|entry| entry.auth.as_ref().map(Asked::with));
     let mut asked = steps.chain(tasks).chain(entries);
-    asked.any(|auth| !auth.is_const())
+    asked.any(|asked| !asked.value.is_const())
+}
+
+/// Where a credential is named.
+struct Asked<'p> {
+    value: &'p Dynamic,
+    /// Where in the value, unless that is what names it.
+    key: Option<&'static str>,
+}
+
+impl<'p> Asked<'p> {
+    fn with(value: &'p Dynamic) -> Self {
+        Self { value, key: None }
+    }
+
+    /// What one side of a transfer asks with.
+    fn by_side(side: &'p Dynamic) -> Option<Self> {
+        let whole = Self {
+            value: side,
+            key: Some(AUTH),
+        };
+        let Dynamic::Map(entries) = side else {
+            return Some(whole);
+        };
+        let is_auth = |key: &Key| matches!(key, Key::Name(name) if &**name == AUTH);
+        match entries.iter().find(|(key, _)| is_auth(key)) {
+            Some((_, auth)) => Some(Self::with(auth)),
+            // A key that a template makes may be this one.
+            None => entries
+                .iter()
+                .any(|(key, _)| matches!(key, Key::Template(_)))
+                .then_some(whole),
+        }
+    }
+
+    /// Whether a credential is asked for by this name: as it is, or in a key that holds its alias.
+    fn is_for(&self, name: &str, scope: &MapScope) -> bool {
+        self.value.render(scope).is_ok_and(|rendered| {
+            let value = Some(&rendered.value);
+            let auth = match self.key {
+                Some(key) => value.and_then(|value| value.get(key)),
+                None => value,
+            };
+            let part = |key: &str| auth.and_then(|auth| auth.get(key));
+            let mut parts = [auth, part("key"), part("credential")].into_iter();
+            parts.any(|part| part.and_then(Json::as_str) == Some(name))
+        })
+    }
 }
 
 /// Whether a command names a credential. Templates see what its worker was given.
 fn names(issued: &Issued, command: &Command, name: &str) -> Result<bool, RuntimeError> {
     let step = issued.step()?;
     let scope = MapScope::of(&render_context(issued, command, step));
-    if asked_with(step).any(|auth| is_alias(auth, &scope, name)) {
+    if asked_with(step).any(|asked| asked.is_for(name, &scope)) {
         return Ok(true);
     }
     let is_read = |entry: &KeychainEntry| {
@@ -84,20 +132,31 @@ fn names(issued: &Issued, command: &Command, name: &str) -> Result<bool, Runtime
     };
     let mut entries = issued.definition.plan.playbook().keychain.iter();
     Ok(entries.any(|entry| {
-        let auth = entry.auth.as_ref();
-        let is_it = &**entry.name == name || auth.is_some_and(|it| is_alias(it, &scope, name));
+        let auth = entry.auth.as_ref().map(Asked::with);
+        let is_it = &**entry.name == name || auth.is_some_and(|it| it.is_for(name, &scope));
         is_it && is_read(entry)
     }))
 }
 
 /// What the tasks of a step, and its cursor, ask with.
-fn asked_with(step: &Step) -> impl Iterator<Item = &Dynamic> {
+fn asked_with(step: &Step) -> impl Iterator<Item = Asked<'_>> {
     let cursor = match step.looping.as_ref().map(|looping| &looping.source) {
         Some(LoopSource::Cursor(cursor)) => cursor.auth.as_ref(),
         Some(LoopSource::In(_)) | None => None,
     };
     let tasks = step.tool.tasks().iter();
-    tasks.filter_map(|task| task.auth.as_ref()).chain(cursor)
+    tasks.flat_map(asked_by).chain(cursor.map(Asked::with))
+}
+
+/// What a task asks with. Each side of a transfer has a credential of its own.
+fn asked_by(task: &Task) -> impl Iterator<Item = Asked<'_>> {
+    let is_transfer = task.kind.value == ToolKind::Transfer;
+    let sides = task
+        .config
+        .iter()
+        .filter(move |field| is_transfer && SIDES.contains(&&*field.name.value));
+    let sides = sides.filter_map(|field| Asked::by_side(&field.value));
+    task.auth.as_ref().map(Asked::with).into_iter().chain(sides)
 }
 
 /// The values that are rendered for the calls of a step.
@@ -105,14 +164,6 @@ fn values(step: &Step) -> impl Iterator<Item = &Dynamic> {
     let tasks = step.tool.tasks().iter();
     let fields = tasks.flat_map(|task| task.input.iter().chain(task.config.iter()));
     let fields = step.input.iter().chain(fields);
-    asked_with(step).chain(fields.map(|field| &field.value))
-}
-
-/// Whether this is what a credential is asked for by: as it is, or in a key that holds its alias.
-fn is_alias(auth: &Dynamic, scope: &MapScope, name: &str) -> bool {
-    auth.render(scope).is_ok_and(|rendered| {
-        let auth = &rendered.value;
-        let mut parts = [Some(auth), auth.get("key"), auth.get("credential")].into_iter();
-        parts.any(|part| part.and_then(Json::as_str) == Some(name))
-    })
+    let asked = asked_with(step).map(|asked| asked.value);
+    asked.chain(fields.map(|field| &field.value))
 }
