@@ -1,6 +1,8 @@
 //! The playbooks that ship with the platform, on a real NATS server that wants a password: the outbox is
 //! published, and the stream is followed, by workers that know nothing but the internal API.
 
+mod away;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -197,30 +199,6 @@ impl Platform {
         self.runtime.execute(request).await.unwrap().execution_id
     }
 
-    /// Runs a publisher to its end, which is a good one.
-    async fn publish_with<const N: usize>(&self, workload: [(&'static str, Json); N]) {
-        let request = ExecuteRequest {
-            path: Some(PlaybookPath::new("system/outbox_publisher").unwrap()),
-            payload: Some(Json::object(workload)),
-            ..ExecuteRequest::default()
-        };
-        let id = self.runtime.execute(request).await.unwrap().execution_id;
-        let end = self.runtime.wait_for_end(id, PATIENCE).await.unwrap();
-        let end = end.expect("it ends");
-        assert_eq!(end.status.as_str(), "COMPLETED", "{:?}", end.error);
-    }
-
-    /// How often a row was claimed at most.
-    async fn most_attempts(&self) -> u32 {
-        let filter = OutboxFilter {
-            status: None,
-            after: None,
-            limit: PageLimit::MAX,
-        };
-        let rows = self.store.outbox(filter).await.unwrap();
-        rows.iter().map(|row| row.attempts).max().unwrap_or(0)
-    }
-
     async fn close(self) {
         self.stop.cancel();
         self.runtime.close(PATIENCE).await;
@@ -384,33 +362,6 @@ async fn the_outbox_is_published_by_itself_and_the_token_stays_where_it_is() {
     }
     // What publishes does not publish itself, or it would never come to rest.
     assert_eq!(platform.count(OutboxStatus::Published).await, 250);
-    platform.close().await;
-}
-
-/// The broker is away while publishers come and go: no row spends attempts on it, and all are published
-/// when it is back.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_broker_that_is_away_costs_no_attempts() {
-    const FILLED: u64 = 250;
-    let mut platform = Platform::open(Arc::new(MemoryStore::new()), 2, false).await;
-    platform.runtime.register_shipped().await.unwrap();
-    platform.fill(FILLED).await;
-    platform.nats.kill().expect("killed");
-    // More often than a row may be tried.
-    for _ in 0..25 {
-        let impatient = [("looks", Json::from(2)), ("pause", Json::from(0))];
-        platform.publish_with(impatient).await;
-    }
-    assert_eq!(platform.most_attempts().await, 0);
-    assert_eq!(platform.count(OutboxStatus::Pending).await, FILLED);
-    platform.nats.restart().expect("back");
-    // Whatever it answers, it is there.
-    let other = [("stream", Json::from("there_is_none"))];
-    platform.publish_with(other).await;
-    platform.drained().await;
-    assert_eq!(platform.most_attempts().await, 1);
-    let stream = platform.link.stream("noetl_events").await.unwrap().unwrap();
-    assert_eq!(stream.messages, FILLED);
     platform.close().await;
 }
 
