@@ -164,6 +164,8 @@ class ApprovalList:
 
     approvals: list[ApprovalView]
     """In the order of their runs."""
+    next_cursor: str | None = None
+    """Where the next page begins; absent at the end."""
 
 
 @dataclass(kw_only=True)

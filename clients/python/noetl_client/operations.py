@@ -767,12 +767,19 @@ class Operations(Transport):
 
     def list_approvals(
         self,
+        *,
+        execution_id: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
     ) -> models.ApprovalList:
-        """What waits for a person."""
+        """What waits for a person. `next_cursor` is the `cursor` of the next page, and absent at
+        the end.
+        """
         result: models.ApprovalList = self._call(
             "GET",
             "/api/approvals",
             answer=models.ApprovalList,
+            query={"execution_id": execution_id, "limit": limit, "cursor": cursor},
         )
         return result
 

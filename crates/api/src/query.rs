@@ -164,6 +164,21 @@ pub struct PoolsQuery {
     pub name: Option<Text>,
 }
 
+/// Which waits for people a list shows, in the order of their runs.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ApprovalsQuery {
+    /// Only those of a run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub execution_id: Option<ExecutionId>,
+    /// How many at most; 500 where absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<PageLimit>,
+    /// Where the page before ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cursor: Option<Text>,
+}
+
 /// Which commands a list shows, oldest first.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

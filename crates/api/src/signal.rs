@@ -78,6 +78,9 @@ pub struct ApproveAnswer {
 pub struct ApprovalList {
     /// In the order of their runs.
     pub approvals: Vec<ApprovalView>,
+    /// Where the next page begins; absent at the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_cursor: Option<Text>,
 }
 
 /// Something that waits for a person.

@@ -13,6 +13,7 @@ use std::time::Duration;
 use noetl_api::command::{CommandReport, LeaseRequest, LeasedCommand, ReportRequest, ReportStatus};
 use noetl_api::execute::{Dedup, ExecuteAnswer, ExecuteRequest, Outcome};
 use noetl_api::execution::CancelRequest;
+use noetl_api::query::ApprovalsQuery;
 use noetl_api::signal::{ApproveRequest, SignalRequest};
 use noetl_server::{Runtime, RuntimeError, Settings, SystemClock};
 use noetl_store::{
@@ -289,7 +290,12 @@ async fn people_decide() {
     let body = "workflow:\n  - {step: ask, tool: {kind: approval, title: Ship it, quorum: 2}}\n";
     house.register(1, "ask", body).await;
     let run = house.start("ask").await;
-    let open = house.runtime.approvals().await.unwrap().approvals;
+    let open = house
+        .runtime
+        .approvals(ApprovalsQuery::default())
+        .await
+        .unwrap()
+        .approvals;
     assert_eq!((open.len(), open[0].execution_id), (1, run));
     assert_eq!(open[0].title, Some(Json::from("Ship it")));
     let decide = |actor: &'static str| {
@@ -310,7 +316,7 @@ async fn people_decide() {
     assert!(
         house
             .runtime
-            .approvals()
+            .approvals(ApprovalsQuery::default())
             .await
             .unwrap()
             .approvals

@@ -21,7 +21,8 @@ use crate::explain::{ExplainQuery, Explanation};
 use crate::health::Ready;
 use crate::paths;
 use crate::query::{
-    DetailQuery, EventsQuery, ExecutionList, ExecutionsQuery, NEXT_CURSOR, PoolsQuery,
+    ApprovalsQuery, DetailQuery, EventsQuery, ExecutionList, ExecutionsQuery, NEXT_CURSOR,
+    PoolsQuery,
 };
 use crate::replay::{ReplayAnswer, ReplayQuery};
 use crate::runtime::{Pools, RuntimeView, WorkerName};
@@ -210,9 +211,23 @@ impl Client {
         self.post(url, request, 0).await
     }
 
-    /// What waits for a person.
+    /// All that waits for a person.
     pub async fn approvals(&self) -> Result<ApprovalList, ApiError> {
-        self.get(self.url(paths::APPROVALS)?).await
+        let mut query = ApprovalsQuery::default();
+        let mut all = self.approvals_page(&query).await?;
+        while let Some(cursor) = all.next_cursor.take() {
+            query.cursor = Some(cursor);
+            let page = self.approvals_page(&query).await?;
+            all.approvals.extend(page.approvals);
+            all.next_cursor = page.next_cursor;
+        }
+        Ok(all)
+    }
+
+    /// A page of what waits for a person, perhaps in one run alone.
+    pub async fn approvals_page(&self, query: &ApprovalsQuery) -> Result<ApprovalList, ApiError> {
+        let url = with_query(self.url(paths::APPROVALS)?, pairs(query)?);
+        self.get(url).await
     }
 
     /// Registers a definition.

@@ -130,6 +130,8 @@ pub struct Start {
     pub server_url: Option<Text>,
     /// The program that starts it.
     pub emitter: Option<Text>,
+    /// Who asks for it, where that is known.
+    pub actor: Option<Text>,
     /// The trace that it belongs to.
     pub trace: Option<Json>,
     /// The event of another run that it is forked from.
@@ -159,6 +161,7 @@ impl Start {
             start_at: None,
             server_url: None,
             emitter: None,
+            actor: None,
             trace: None,
             forked_from: None,
             rerun_of: None,

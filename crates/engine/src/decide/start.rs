@@ -201,6 +201,7 @@ fn started(start: Start, workload: Data, priority: Option<i16>) -> Started {
         start_at: start.start_at,
         server_url: start.server_url,
         emitter: start.emitter,
+        actor: start.actor,
         trace: start.trace,
         forked_from: start.forked_from,
         rerun_of: start.rerun_of,

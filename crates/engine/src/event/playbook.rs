@@ -42,6 +42,9 @@ pub struct Started {
     pub server_url: Option<Text>,
     /// The program that started it.
     pub emitter: Option<Text>,
+    /// Who asked for it, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actor: Option<Text>,
     /// The trace that it belongs to.
     pub trace: Option<Json>,
     /// The event of another run that it was forked from.

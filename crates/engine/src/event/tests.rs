@@ -574,7 +574,7 @@ fn started() -> impl Strategy<Value = Started> {
         ),
     );
     let more = (
-        option::of(text()),
+        (option::of(text()), option::of(text())),
         option::of(some_json()),
         option::of(some_json()),
         option::of(some_json()),
@@ -595,7 +595,8 @@ fn started() -> impl Strategy<Value = Started> {
             concurrency: place.3,
             start_at: ids.3,
             server_url: place.2,
-            emitter: more.0,
+            emitter: more.0.0,
+            actor: more.0.1,
             trace: more.1,
             forked_from: more.2,
             rerun_of: more.3,

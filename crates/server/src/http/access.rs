@@ -111,6 +111,11 @@ impl Identity {
         self.0.actor.clone()
     }
 
+    /// The same, if it showed that.
+    pub(super) fn proven_actor(&self) -> Option<Text> {
+        self.0.is_proven.then(|| self.actor())
+    }
+
     /// Whose data it may see.
     pub(super) fn behalf(&self) -> &Behalf {
         &self.0.behalf

@@ -102,7 +102,8 @@ impl FromRequestParts<App> for For {
                 .runtime
                 .on_behalf_of(identity.behalf().clone())
                 .working_on(parts.extensions.get::<Work>().map(|work| work.0))
-                .noting(parts.extensions.get::<SecretNote>().cloned()),
+                .noting(parts.extensions.get::<SecretNote>().cloned())
+                .acting_as(identity.proven_actor()),
             shutdown: app.shutdown.clone(),
             identity,
         }))

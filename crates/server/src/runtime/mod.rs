@@ -110,6 +110,8 @@ pub struct Runtime {
     work: Option<EventId>,
     /// Where it is noted what calls do to a secret.
     note: Option<SecretNote>,
+    /// Who makes calls, where somebody showed who it is.
+    actor: Option<Text>,
     /// Where it is noted how far the log of a run was.
     seq_seen: Option<SeqSeen>,
 }
@@ -222,6 +224,7 @@ impl Runtime {
             behalf: Behalf::default(),
             work: None,
             note: None,
+            actor: None,
             seq_seen: None,
         };
         if runtime.settings().platform {
@@ -238,6 +241,7 @@ impl Runtime {
             behalf,
             work: None,
             note: None,
+            actor: None,
             seq_seen: None,
         }
     }
@@ -247,6 +251,12 @@ impl Runtime {
     #[must_use]
     pub(crate) fn working_on(self, work: Option<EventId>) -> Self {
         Self { work, ..self }
+    }
+
+    /// The same handle for calls of somebody: what begins by them says so.
+    #[must_use]
+    pub(crate) fn acting_as(self, actor: Option<Text>) -> Self {
+        Self { actor, ..self }
     }
 
     /// The same handle for calls that note how far the log of a run was.
@@ -288,6 +298,7 @@ impl Runtime {
             behalf: Behalf::default(),
             work: None,
             note: None,
+            actor: None,
             seq_seen: None,
         }
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use noetl_api::query::ApprovalsQuery;
 use noetl_api::signal::{
     ApprovalList, ApprovalView, ApproveAnswer, ApproveRequest, BroadcastAnswer, SignalAnswer,
     SignalRequest,
@@ -11,7 +12,9 @@ use noetl_engine::{
 };
 use noetl_store::{Broadcast, MatchKey, OpenWait, WaitChoice, WaitFilter, WaitPlace};
 use noetl_types::limits::PageLimit;
-use noetl_types::{ErrorCode, ExecutionId, Json, Millis, SignalId, TenantId, Text, Timestamp};
+use noetl_types::{
+    CommandId, ErrorCode, ExecutionId, Json, Millis, SignalId, TenantId, Text, Timestamp,
+};
 use tokio::task::JoinSet;
 
 use super::claim::Once;
@@ -224,34 +227,18 @@ impl Runtime {
         })
     }
 
-    /// As many waits for people as a page has of those that are there for the caller: the first ones of
-    /// these and those behind them.
-    async fn own_approvals(&self, page: Vec<OpenWait>) -> Result<Vec<OpenWait>, RuntimeError> {
-        let most = usize::try_from(PageLimit::MAX.get()).unwrap_or(usize::MAX);
-        let (mut sight, mut own, mut page) = (self.sight(), Vec::new(), page);
-        for _ in 0..MOST_PAGES {
-            let last = page.last().map(|last| last.place);
-            let is_last = page.len() < most;
-            for wait in page {
-                if sight.has(wait.place.execution_id).await? {
-                    own.push(wait);
-                }
-            }
-            if is_last || own.len() >= most {
-                break;
-            }
-            page = self.waits(WaitChoice::Approvals, last).await?;
+    /// A page of what waits for a person.
+    pub async fn approvals(&self, query: ApprovalsQuery) -> Result<ApprovalList, RuntimeError> {
+        let mut after = query.cursor.as_deref().map(read_place).transpose()?;
+        if let Some(only) = query.execution_id {
+            self.execution_row(only).await?;
+            after = after.max(before(only));
         }
-        own.truncate(most);
-        Ok(own)
-    }
-
-    /// What waits for a person.
-    pub async fn approvals(&self) -> Result<ApprovalList, RuntimeError> {
-        let mut page = self.waits(WaitChoice::Approvals, None).await?;
-        if self.behalf().is_bound() {
-            page = self.own_approvals(page).await?;
-        }
+        let wanted = query.limit.unwrap_or(PageLimit::MAX).get();
+        let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
+        let (page, next) = self
+            .own_approvals(after, wanted, query.execution_id)
+            .await?;
         let view = |wait: OpenWait| {
             let detail = |key: &str| {
                 let detail = wait.detail.as_ref()?;
@@ -272,8 +259,79 @@ impl Runtime {
         };
         Ok(ApprovalList {
             approvals: page.into_iter().map(view).collect(),
+            next_cursor: next.map(write_place),
         })
     }
+
+    /// So many waits for people behind a place that are there for the caller, perhaps of one run alone, and
+    /// the place behind which others may be.
+    async fn own_approvals(
+        &self,
+        mut after: Option<WaitPlace>,
+        wanted: usize,
+        only: Option<ExecutionId>,
+    ) -> Result<(Vec<OpenWait>, Option<WaitPlace>), RuntimeError> {
+        let most = usize::try_from(PageLimit::MAX.get()).unwrap_or(usize::MAX);
+        let (mut sight, mut own) = (self.sight(), Vec::new());
+        for _ in 0..MOST_PAGES {
+            let page = self.waits(WaitChoice::Approvals, after).await?;
+            let is_last = page.len() < most;
+            for wait in page {
+                let run = wait.place.execution_id;
+                // The waits of a run follow each other.
+                if only.is_some_and(|only| only != run) {
+                    return Ok((own, None));
+                }
+                if own.len() == wanted {
+                    return Ok((own, after));
+                }
+                after = Some(wait.place);
+                if sight.has(run).await? {
+                    own.push(wait);
+                }
+            }
+            if is_last {
+                return Ok((own, None));
+            }
+        }
+        Ok((own, after))
+    }
+}
+
+/// The place before all waits of a run: no command has so low an id.
+fn before(execution_id: ExecutionId) -> Option<WaitPlace> {
+    let command_id = CommandId::new(1).ok()?;
+    Some(WaitPlace {
+        execution_id,
+        command_id,
+        number: 0,
+    })
+}
+
+/// A place as clients hand it back. It gives no rights: whose waits are listed comes from the identity.
+fn write_place(place: WaitPlace) -> Text {
+    let WaitPlace {
+        execution_id,
+        command_id,
+        number,
+    } = place;
+    format!("{execution_id}.{command_id}.{number}").into()
+}
+
+fn read_place(text: &str) -> Result<WaitPlace, RuntimeError> {
+    let read = || {
+        let mut parts = text.split('.');
+        let place = WaitPlace {
+            execution_id: parts.next()?.parse().ok()?,
+            command_id: parts.next()?.parse().ok()?,
+            number: parts.next()?.parse().ok()?,
+        };
+        parts.next().is_none().then_some(place)
+    };
+    read().ok_or_else(|| {
+        let text = "the cursor is not one that this list gave";
+        RuntimeError::refused(ErrorCode::BadQuery, text)
+    })
 }
 
 impl Core {

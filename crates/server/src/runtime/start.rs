@@ -111,6 +111,7 @@ impl Runtime {
         let start = Start {
             rerun_of: launch.rerun_of.map(|id| Json::from(id.to_string())),
             dedup: dedup.as_ref().map(claim::told),
+            actor: self.actor.clone(),
             ..self
                 .core
                 .start_of(execution_id, &definition, &request, &facts)

@@ -42,6 +42,7 @@ pub(super) fn write_started(record: NewEvent, started: &Started) -> NewEvent {
         .put(Key::Version, started.version)
         .put(Key::DefinitionSha256, started.definition_sha256.to_string())
         .maybe(Key::Emitter, started.emitter.as_ref())
+        .maybe(Key::Actor, started.actor.as_ref())
         .maybe(Key::ExecutionPool, started.execution_pool.as_ref())
         .maybe(Key::Depth, (started.depth > 0).then_some(started.depth))
         .maybe(Key::Priority, started.priority.map(i32::from))
@@ -94,6 +95,7 @@ pub(super) fn read_started(fields: &Fields<'_>) -> Result<EventKind, DecodeError
         start_at: meta.time(Key::StartAt)?,
         server_url: meta.text(Key::ServerUrl)?,
         emitter: meta.text(Key::Emitter)?,
+        actor: meta.text(Key::Actor)?,
         trace: meta.json(Key::Trace),
         forked_from: meta.json(Key::ForkedFrom),
         rerun_of: meta.json(Key::RerunOf),

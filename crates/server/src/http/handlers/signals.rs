@@ -1,14 +1,16 @@
 //! Signals and decisions reach executions that wait.
 
+use noetl_api::query::ApprovalsQuery;
 use noetl_api::signal::{
     ApprovalList, ApproveAnswer, ApproveRequest, BroadcastAnswer, SignalAnswer, SignalRequest,
 };
+use noetl_types::limits::PageLimit;
 
 use crate::http::acting::For;
 use crate::http::answer::Answer;
 use crate::http::body::JsonBody;
 use crate::http::failure::Failure;
-use crate::http::params::ExecutionOf;
+use crate::http::params::{ExecutionOf, Params};
 
 /// Sends a signal to an execution.
 pub(in crate::http) async fn signal(
@@ -42,6 +44,15 @@ pub(in crate::http) async fn approve(
 }
 
 /// What waits for a person.
-pub(in crate::http) async fn approvals(For(app): For) -> Result<Answer<ApprovalList>, Failure> {
-    Ok(Answer(app.runtime.approvals().await?))
+pub(in crate::http) async fn approvals(
+    For(app): For,
+    mut params: Params,
+) -> Result<Answer<ApprovalList>, Failure> {
+    let query = ApprovalsQuery {
+        execution_id: params.read("execution_id", str::parse)?,
+        limit: Some(params.page_limit("limit", PageLimit::MAX)?),
+        cursor: params.text("cursor")?,
+    };
+    params.nothing_else()?;
+    Ok(Answer(app.runtime.approvals(query).await?))
 }

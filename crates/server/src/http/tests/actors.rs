@@ -2,11 +2,11 @@
 
 use axum::http::Method;
 use noetl_types::{ErrorCode, Scope};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::capability::Scribe;
 use super::tokens::token_of;
-use super::{TWO_STEPS, closed_house, is_ok};
+use super::{House, TWO_STEPS, closed_house, house, is_ok};
 
 const USER: [Scope; 4] = [
     Scope::ExecRead,
@@ -14,6 +14,50 @@ const USER: [Scope; 4] = [
     Scope::CatalogWrite,
     Scope::Worker,
 ];
+
+/// What the first event of a run says about who asked for it.
+async fn starter(house: &House, token: Option<&str>, execution_id: &Value) -> Value {
+    let id = execution_id.as_str().unwrap();
+    let path = format!("/api/executions/{id}/events?limit=1");
+    let page = match token {
+        Some(token) => house.call(token, Method::GET, &path, json!({})).await,
+        None => house.get(&path).await,
+    };
+    assert_eq!(page.text_at("/events/0/event_type"), "playbook.started");
+    page.at("/events/0/meta")
+        .get("actor")
+        .cloned()
+        .unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_run_says_who_asked_for_it() {
+    let house = closed_house().await;
+    let user = token_of(&house.runtime, "acme", &USER).await;
+    let post = async |path: &str, body: Value| {
+        let done = house.call(&user, Method::POST, path, body).await;
+        assert!(is_ok(&done), "{path}: {}", done.text);
+        done
+    };
+    post("/api/catalog/register", json!({ "content": TWO_STEPS })).await;
+    let wanted = json!({ "path": "demo/two" });
+    let alone = post("/api/execute", wanted.clone())
+        .await
+        .at("/execution_id");
+    let batch = post("/api/execute/batch", json!({ "executions": [wanted] })).await;
+    let rerun = format!("/api/executions/{}/rerun", alone.as_str().unwrap());
+    let again = post(&rerun, json!({})).await.at("/execution_id");
+    for id in [alone, batch.at("/results/0/execution_id"), again] {
+        assert_eq!(starter(&house, Some(&user), &id).await, "acme-token");
+    }
+}
+
+#[tokio::test]
+async fn whoever_shows_nothing_is_not_named() {
+    let house = house().await;
+    let id = json!(house.started().await);
+    assert_eq!(starter(&house, None, &id).await, Value::Null);
+}
 
 #[tokio::test]
 async fn changes_of_the_catalog_and_leave_of_workers_are_in_the_trail() {

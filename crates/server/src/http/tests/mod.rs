@@ -1,6 +1,7 @@
 //! Requests against a whole server on a store in memory.
 
 mod actors;
+mod approvals;
 mod backends;
 mod batch_bounds;
 mod batches;

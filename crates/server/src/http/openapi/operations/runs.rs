@@ -3,7 +3,7 @@
 use noetl_api::execution::ExecutionLine;
 use noetl_api::explain::ExplainQuery;
 use noetl_api::paths;
-use noetl_api::query::{DetailQuery, EventsQuery, ExecutionsQuery};
+use noetl_api::query::{ApprovalsQuery, DetailQuery, EventsQuery, ExecutionsQuery};
 use noetl_types::ErrorCode::{
     AlreadyDecided, AlreadyTerminal, DedupMismatch, Forbidden, IllegalTransition, NotFound,
     OwnedByOther, RetentionDropped, TooLarge, Validation,
@@ -163,7 +163,9 @@ fn signals() -> Vec<Operation> {
             paths::APPROVALS,
             tag,
             "What waits for a person",
-        ),
+        )
+        .details("`next_cursor` is the `cursor` of the next page, and absent at the end.")
+        .query::<ApprovalsQuery>(),
         post(
             "decide",
             paths::EXECUTION_APPROVE,
