@@ -3,7 +3,7 @@
 use crate::asking::House;
 use crate::support::wait_until;
 
-/// Its first task fails and is tried again in an hour.
+/// Its first task fails and is tried again in five minutes.
 const RETRIES: &str = "apiVersion: noetl.io/v2
 kind: Playbook
 metadata: { name: retries, path: demo/retries }
@@ -15,7 +15,7 @@ workflow:
       spec:
         policy:
           rules:
-            - { when: '{{ output.status == \"error\" }}', then: { do: retry, attempts: 3, delay: 3600 } }
+            - { when: '{{ output.status == \"error\" }}', then: { do: retry, attempts: 3, delay: 300 } }
 ";
 
 /// One task prints and gives a result, the other writes more than a log keeps.
@@ -78,8 +78,8 @@ fn a_run_that_is_tried_again_later_says_so_meanwhile() {
         second(&waits["until"])
     );
     let events = house.get(&["runs", "events", id, "--no-headers"]);
-    assert!(events.contains("again in 3600000 ms"), "{events}");
-    house.get(&["runs", "cancel", id]);
+    assert!(events.contains("again in 300000 ms"), "{events}");
+    house.get(&["runs", "cancel", id, "--yes"]);
 }
 
 /// What a task prints is found, whatever else it gives and however much it is.
