@@ -150,80 +150,65 @@ impl Error {
     /// What the user can do about it.
     pub(crate) fn help(&self) -> Option<String> {
         match self {
-            Self::Missing { .. } => Some("check the spelling and the current directory".to_owned()),
-            Self::OldSchema { .. } => Some(
-                "bring it up to date with 'noetl db migrate', or start a server of this version"
-                    .to_owned(),
-            ),
             Self::Unreadable { source, .. } => unreadable_help(source),
             Self::NotText { wide, .. } => {
                 let guess = if *wide { "it looks like UTF-16; " } else { "" };
                 Some(format!("{guess}save it as UTF-8"))
             }
-            Self::NothingFound { .. } => {
-                Some("name a file, or a directory with playbooks".to_owned())
-            }
-            Self::TooMany { .. } => Some("name the directories inside it one by one".to_owned()),
-            Self::NoGraph { .. } | Self::NotRunnable { .. } => {
-                Some("look at it with: noetl check FILE".to_owned())
-            }
             Self::Config(error) => error.help(),
             Self::Payload(error) => error.help(),
             Self::Start(error) => error.help(),
             Self::Host(error) => error.help(),
-            Self::BadLog { .. } => Some("a log has one event a line, as JSON".to_owned()),
-            Self::NotInLog { .. } => {
-                Some("check the id, and that the log is the right one".to_owned())
-            }
-            Self::NoLocalLog => Some("ask its server: --server URL".to_owned()),
             Self::Platform(error) => platform_help(error),
-            Self::UnknownCode { near, .. } if near.is_empty() => {
-                Some("list every code with: noetl explain".to_owned())
-            }
-            Self::UnknownCode { near, .. } => Some(format!("did you mean {}?", near.join(" or "))),
             Self::Profile(error) => error.help(),
-            Self::Unreachable { .. } => Some(
-                "start one with 'noetl dev' or 'noetl server', or name another by --server URL or \
-                 --profile NAME"
-                    .to_owned(),
-            ),
-            Self::BadRun { .. } => {
-                Some("name it by its id, by a part of its id, or as last".to_owned())
+            Self::UnknownCode { near, .. } if !near.is_empty() => {
+                Some(format!("did you mean {}?", near.join(" or ")))
             }
-            Self::NoRun { .. } => Some("see them with: noetl runs list".to_owned()),
-            Self::NotAmongNewest { .. } => Some(
-                "give its whole id; see older ones with: noetl runs list --until WHEN".to_owned(),
-            ),
             Self::NoDefinition {
                 near: Some(near), ..
             }
             | Self::NoWorker {
                 near: Some(near), ..
             } => Some(format!("did you mean {near}?")),
-            Self::NoDefinition { near: None, .. } => {
-                Some("see them with: noetl catalog list".to_owned())
-            }
-            Self::NoWorker { near: None, .. } => {
-                Some("see them with: noetl worker list".to_owned())
-            }
-            Self::NoDatabase { .. } => Some(NO_DATABASE_HELP.to_owned()),
-            Self::InTheWay { .. } => Some("name another file, or remove that one".to_owned()),
-            Self::ManyRuns { .. } | Self::ManyTokens { .. } => {
-                Some("give more of its digits".to_owned())
-            }
-            Self::NoToken { .. } => Some("see them with: noetl token list".to_owned()),
             Self::NothingWaits { run } => Some(format!("see why with: noetl runs explain {run}")),
-            Self::ManySteps { .. } => Some("name one behind the run".to_owned()),
-            Self::OneVersion { .. } => {
-                Some("compare it with a file: noetl catalog diff PATH FILE".to_owned())
-            }
-            Self::NotAsked => Some("agree beforehand with --yes".to_owned()),
-            Self::BadValue { .. }
-            | Self::Unwritable(_)
-            | Self::Write(_)
-            | Self::Store(_)
-            | Self::Key(_) => None,
+            other => other.advice().map(str::to_owned),
         }
+    }
+
+    /// What is the same whatever the error is about.
+    const fn advice(&self) -> Option<&'static str> {
+        Some(match self {
+            Self::Missing { .. } => "check the spelling and the current directory",
+            Self::OldSchema { .. } => {
+                "bring it up to date with 'noetl db migrate', or start a server of this version"
+            }
+            Self::NothingFound { .. } => "name a file, or a directory with playbooks",
+            Self::TooMany { .. } => "name the directories inside it one by one",
+            Self::NoGraph { .. } | Self::NotRunnable { .. } => "look at it with: noetl check FILE",
+            Self::BadLog { .. } => "a log has one event a line, as JSON",
+            Self::NotInLog { .. } => "check the id, and that the log is the right one",
+            Self::NoLocalLog => "ask its server: --server URL",
+            Self::UnknownCode { .. } => "list every code with: noetl explain",
+            Self::Unreachable { .. } => {
+                "start one with 'noetl dev' or 'noetl server', or name another by --server URL or \
+                 --profile NAME"
+            }
+            Self::BadRun { .. } => "name it by its id, by a part of its id, or as last",
+            Self::NoRun { .. } => "see them with: noetl runs list",
+            Self::NotAmongNewest { .. } => {
+                "give its whole id; see older ones with: noetl runs list --until WHEN"
+            }
+            Self::NoDefinition { .. } => "see them with: noetl catalog list",
+            Self::NoWorker { .. } => "see them with: noetl worker list",
+            Self::NoDatabase { .. } => NO_DATABASE_HELP,
+            Self::InTheWay { .. } => "name another file, or remove that one",
+            Self::ManyRuns { .. } | Self::ManyTokens { .. } => "give more of its digits",
+            Self::NoToken { .. } => "see them with: noetl token list",
+            Self::ManySteps { .. } => "name one behind the run",
+            Self::OneVersion { .. } => "compare it with a file: noetl catalog diff PATH FILE",
+            Self::NotAsked => "agree beforehand with --yes",
+            _ => return None,
+        })
     }
 
     /// The exit code it leads to.

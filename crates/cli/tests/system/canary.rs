@@ -98,7 +98,7 @@ impl Aviary {
         }
         let child = "workload: { given: '' }\nworkflow:\n  - step: told\n    tool: { kind: noop, result: \"{{ workload.given }}\" }\n";
         self.register(&caller, "child", child).await;
-        let mut runs = Vec::new();
+        let mut runs = vec![(self.killed(&caller).await, &[] as &[Path])];
         for (group, paths) in GROUPS {
             self.register(&caller, group, &playbook(paths)).await;
             runs.push((self.start(&caller, group).await, paths));
@@ -198,6 +198,22 @@ impl Aviary {
         let path = format!("/api/executions/{run}/cancel");
         post(self.url(), &path, &Json::empty_map()).await.ok();
         caller.until(run, |status| status.is_cancelled).await;
+        run
+    }
+
+    /// A run whose worker is killed while its task has the secret; another one makes the call again.
+    async fn killed(&self, caller: &Caller) -> ExecutionId {
+        let sign = self.outside.path().join("doomed");
+        let name = "killed";
+        let body = format!(
+            "keychain: [{{ name: k, kind: bearer, auth: c_shell_says }}]\nworkflow:\n  - step: {name}\n    tool: {{ kind: shell, command: \"echo '{{{{ keychain.k.token }}}}'; if [ ! -e {sign} ]; then touch {sign}; sleep 60; fi\" }}\n",
+            sign = sign.display()
+        );
+        self.register(caller, name, &body).await;
+        let worker = self.worker("w0");
+        let run = self.start(caller, name).await;
+        until("the task runs", || sign.exists()).await;
+        worker.kill();
         run
     }
 
@@ -321,13 +337,13 @@ keychain:
     let next = paths.iter().skip(1).map(|path| path.name).chain(["end"]);
     for (path, next) in paths.iter().zip(next) {
         let name = path.name;
-        let tool = path
-            .tool
-            .replace("<S>", &format!("{{{{ keychain.{name}.token }}}}"))
-            .replace("<K>", &format!("keychain.{name}.token"))
-            .replace("<M>", &format!("{{{{ 'seen' ~ 'it_{name}' }}}}"))
-            .replace("<N>", name)
-            .replace('\n', "\n      ");
+        let written = |text: &str| {
+            text.replace("<S>", &format!("{{{{ keychain.{name}.token }}}}"))
+                .replace("<K>", &format!("keychain.{name}.token"))
+                .replace("<M>", &format!("{{{{ 'seen' ~ 'it_{name}' }}}}"))
+                .replace("<N>", name)
+        };
+        let tool = written(path.tool).replace('\n', "\n      ");
         let when = if path.fails {
             ", when: \"{{ event.name == 'call.error' }}\""
         } else {
@@ -335,7 +351,7 @@ keychain:
         };
         text.push_str(&format!("  - step: {name}\n"));
         if !path.step.is_empty() {
-            text.push_str(&format!("    {}\n", path.step));
+            text.push_str(&format!("    {}\n", written(path.step)));
         }
         text.push_str(&format!("    tool:\n      {tool}\n"));
         if !path.is_last {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use noetl_api::command::{
-    CommandReport, HeldLease, LeasedCommand, NextLease, ReportAnswer, ReportRequest, ReportResult,
-    ReportStatus, ReportVerdict, TaskStatus,
+    CommandReport, FrameReport, HeldLease, LeasedCommand, NextLease, ReportAnswer, ReportRequest,
+    ReportResult, ReportStatus, ReportVerdict, TaskStatus,
 };
 use noetl_bus::Taker;
 use noetl_engine::{Data, Input, Report, ReportOutcome, TaskResult, Verdict};
@@ -194,20 +194,6 @@ fn engine_report(report: CommandReport, worker: &WorkerId) -> Report {
         stdout: task.stdout,
         stderr: task.stderr,
     });
-    let frame = report.frame.map(|frame| shift::FrameReport {
-        rows: frame.rows,
-        done: frame.done,
-        failed: frame.failed,
-        bytes: frame.bytes,
-        errors: frame
-            .errors
-            .into_iter()
-            .map(|failed| shift::RowError {
-                row: failed.row,
-                error: failed.error,
-            })
-            .collect(),
-    });
     let result = TaskResult {
         data: Data::Inline(report.result.clone().unwrap_or(Json::Null)),
         labels: report.labels,
@@ -218,7 +204,7 @@ fn engine_report(report: CommandReport, worker: &WorkerId) -> Report {
             .onward
             .as_ref()
             .and_then(|onward| shift::Onward::from_json(onward.as_map()?)),
-        frame,
+        frame: report.frame.map(frame_of),
     };
     let outcome = match report.status {
         ReportStatus::Completed => ReportOutcome::Completed(result),
@@ -248,6 +234,20 @@ fn engine_report(report: CommandReport, worker: &WorkerId) -> Report {
         retries: retries.collect(),
         retries_before: report.retries_before,
         outcome,
+    }
+}
+
+fn frame_of(frame: FrameReport) -> shift::FrameReport {
+    let errors = frame.errors.into_iter().map(|failed| shift::RowError {
+        row: failed.row,
+        error: failed.error,
+    });
+    shift::FrameReport {
+        rows: frame.rows,
+        done: frame.done,
+        failed: frame.failed,
+        bytes: frame.bytes,
+        errors: errors.collect(),
     }
 }
 

@@ -108,15 +108,13 @@ impl Runtime {
             dedup: dedup.as_ref(),
         };
         let admission = self.admission(&candidate).await?;
-        let execution_id: ExecutionId = self.core.ids.mint(now)?;
+        let execution_id = self.core.ids.mint(now)?;
         let following = wait.map(|wait| (self.core.followers.follow(execution_id), wait));
         let start = Start {
             rerun_of: launch.rerun_of.map(|id| Json::from(id.to_string())),
             dedup: dedup.as_ref().map(claim::told),
             actor: self.actor.clone(),
-            ..self
-                .core
-                .start_of(execution_id, &definition, &request, &facts)
+            ..(self.core).start_of(execution_id, &definition, &request, &facts)
         };
         let begun = started(execution_id, &definition);
         let idempotency = launch.once.map(|once| once.claim(&begun, now));
@@ -125,8 +123,8 @@ impl Runtime {
             dedup: dedup.clone(),
             idempotency,
         });
-        self.core
-            .begin(execution_id, Arc::clone(&definition), facts, letter);
+        let plan = Arc::clone(&definition);
+        self.core.begin(execution_id, plan, facts, letter);
         let reply = heard(answer).await?;
         match reply.before {
             None => {}

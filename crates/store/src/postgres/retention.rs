@@ -34,7 +34,7 @@ const TRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// How long whoever looks at a part, or drops it, may take for one statement of it.
-const STATEMENT_TIMEOUT: Duration = Duration::from_secs(600);
+const STATEMENT_TIMEOUT: Duration = Duration::from_mins(10);
 
 pub(super) const LIVE: &str = "SELECT execution_id FROM execution
     WHERE $1 <= execution_id AND execution_id < $2 AND NOT ended ORDER BY execution_id LIMIT 1";

@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
+use noetl_api::query::ApprovalsQuery;
 use noetl_api::signal::{ApprovalView, ApproveRequest};
 use noetl_types::{ExecutionId, Json, StepName};
 
@@ -59,14 +60,22 @@ pub(super) fn run(args: &ApproveArgs, quiet: bool, io: &mut Io<'_>) -> Result<Ex
     let reached = Reached::find(&args.target.given, Wants::Act, quiet, io)?;
     let host = &reached.host;
     reached.ask(async {
-        let open = host.server()?.approvals().await.map_err(HostError::from)?;
+        let server = host.server()?;
         let Some(run) = &args.run else {
+            let open = server.approvals().await.map_err(HostError::from)?;
             return list(args, &open.approvals, quiet, io);
         };
         let id = find(host, run).await?;
         let step = match &args.step {
             Some(step) => step.clone(),
-            None => only(id, &open.approvals)?,
+            None => {
+                let of_run = ApprovalsQuery {
+                    execution_id: Some(id),
+                    ..ApprovalsQuery::default()
+                };
+                let open = server.approvals_page(&of_run).await;
+                only(id, &open.map_err(HostError::from)?.approvals)?
+            }
         };
         let decision = if args.reject { "reject" } else { "approve" };
         let request = ApproveRequest {

@@ -79,7 +79,7 @@ macro_rules! twice {
 }
 
 /// The playbooks, each with the paths that its steps are.
-pub(super) const GROUPS: [(&str, &[Path]); 16] = [
+pub(super) const GROUPS: [(&str, &[Path]); 17] = [
     ("noop", NOOP),
     ("python", PYTHON),
     ("shell", SHELL),
@@ -95,6 +95,7 @@ pub(super) const GROUPS: [(&str, &[Path]); 16] = [
     ("nats", NATS),
     ("lacking", LACKING),
     ("keychain", KEYCHAIN),
+    ("cursor", CURSOR),
     ("end", END),
 ];
 
@@ -577,6 +578,26 @@ const KEYCHAIN: &[Path] = &[
         r#"{ kind: noop, result: ["{{ keychain.mapped.inner | upper }}", "<M>"] }"#,
     )
     .with("secret", r#"{"outer":{"inner":"<V>"}}"#),
+];
+
+const CURSOR: &[Path] = &[
+    says(
+        "cursor_fills",
+        r#"{ kind: sqlite, database: "<FILE>", command: "CREATE TABLE canary_jobs (state TEXT); INSERT INTO canary_jobs VALUES ('open'), ('open'), ('open')" }"#,
+    )
+    .silent(),
+    says(
+        "cursor_claims",
+        r#"{ kind: noop, result: ["<S>", "<M>", "{{ iter.job.v }}"] }"#,
+    )
+    .under(
+        r#"loop: { iterator: job, cursor: { kind: sqlite, options: { database: "<FILE>" }, claim: "UPDATE canary_jobs SET state = 'taken' WHERE state = 'open' RETURNING '<S> <M>' AS v" }, spec: { mode: cursor, max_in_flight: 1 } }"#,
+    ),
+    fails("cursor_breaks", r#"{ kind: noop, result: "<M>" }"#)
+        .under(
+            r#"loop: { iterator: job, cursor: { kind: sqlite, options: { database: "<FILE>" }, claim: "UPDATE [<S> <M>] SET state = 'taken' RETURNING 1" }, spec: { mode: cursor, max_in_flight: 1 } }"#,
+        )
+        .silent(),
 ];
 
 const END: &[Path] = &[fails(
