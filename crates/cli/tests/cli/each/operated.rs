@@ -161,7 +161,7 @@ fn the_outbox_and_retention() {
         .on_terminal(&["outbox", "replay", "--all"], "no\n")
         .on_terminal(&["outbox", "replay", "--all"], "yes\n")
         .piped(&["outbox", "replay", "--all", "7"])
-        .is("outbox_replay_all", &[]);
+        .is("outbox_replay_all", &[(house.url(), "URL")]);
     let refused = r#"{"events":[{"event_id":7,"event_type":"step.enter"}]}"#;
     told(&house, "events/project", refused);
     show()

@@ -592,7 +592,8 @@ const CURSOR: &[Path] = &[
     )
     .under(
         r#"loop: { iterator: job, cursor: { kind: sqlite, options: { database: "<FILE>" }, claim: "UPDATE canary_jobs SET state = 'taken' WHERE state = 'open' RETURNING '<S> <M>' AS v" }, spec: { mode: cursor, max_in_flight: 1 } }"#,
-    ),
+    )
+    .silent(),
     fails("cursor_breaks", r#"{ kind: noop, result: "<M>" }"#)
         .under(
             r#"loop: { iterator: job, cursor: { kind: sqlite, options: { database: "<FILE>" }, claim: "UPDATE [<S> <M>] SET state = 'taken' RETURNING 1" }, spec: { mode: cursor, max_in_flight: 1 } }"#,
