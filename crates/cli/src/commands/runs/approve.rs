@@ -66,16 +66,15 @@ pub(super) fn run(args: &ApproveArgs, quiet: bool, io: &mut Io<'_>) -> Result<Ex
             return list(args, &open.approvals, quiet, io);
         };
         let id = find(host, run).await?;
-        let step = match &args.step {
-            Some(step) => step.clone(),
-            None => {
-                let of_run = ApprovalsQuery {
-                    execution_id: Some(id),
-                    ..ApprovalsQuery::default()
-                };
-                let open = server.approvals_page(&of_run).await;
-                only(id, &open.map_err(HostError::from)?.approvals)?
-            }
+        let step = if let Some(step) = &args.step {
+            step.clone()
+        } else {
+            let of_run = ApprovalsQuery {
+                execution_id: Some(id),
+                ..ApprovalsQuery::default()
+            };
+            let open = server.approvals_page(&of_run).await;
+            only(id, &open.map_err(HostError::from)?.approvals)?
         };
         let decision = if args.reject { "reject" } else { "approve" };
         let request = ApproveRequest {
