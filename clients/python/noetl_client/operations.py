@@ -1421,6 +1421,17 @@ class Operations(Transport):
             answer=Any,
         )
 
+    def stream_standing(
+        self,
+    ) -> models.StreamStatus:
+        """Where the stream of all events stands, for operators."""
+        result: models.StreamStatus = self._call(
+            "GET",
+            "/api/internal/stream/status",
+            answer=models.StreamStatus,
+        )
+        return result
+
     def rebuild_stream(
         self,
         *,

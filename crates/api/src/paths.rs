@@ -206,6 +206,8 @@ pub const STREAM_STATUS: &str = "/api/stream/status";
 pub const STREAM_FEED: &str = "/api/stream/feed";
 /// An event as the stream carries it.
 pub const STREAM_EVENT: &str = "/api/stream/events/{execution_id}/{seq}";
+/// Where the stream of all events stands, for who may have the log published again.
+pub const STREAM_STANDING: &str = "/api/internal/stream/status";
 /// Has the whole log published again.
 pub const STREAM_REBUILD: &str = "/api/internal/stream/rebuild";
 /// Whether the tables of the database are there.

@@ -96,6 +96,9 @@ pub(crate) enum Error {
     /// What is not the name of a run.
     #[error("'{text}' is not a run")]
     BadRun { text: String },
+    /// A part of an id, where nobody can tell which run it is of.
+    #[error("'{text}' is not the whole id of a run, and {url} has only the internal API")]
+    NotWhole { text: String, url: String },
     /// No run fits.
     #[error("there is no run '{text}'")]
     NoRun { text: String },
@@ -194,6 +197,9 @@ impl Error {
                  --profile NAME"
             }
             Self::BadRun { .. } => "name it by its id, by a part of its id, or as last",
+            Self::NotWhole { .. } => {
+                "give its whole id, as 'noetl runs list' shows it, or name the server by --server URL"
+            }
             Self::NoRun { .. } => "see them with: noetl runs list",
             Self::NotAmongNewest { .. } => {
                 "give its whole id; see older ones with: noetl runs list --until WHEN"
@@ -235,6 +241,7 @@ impl Error {
             | Self::NotRunnable { .. }
             | Self::Profile(_)
             | Self::BadRun { .. }
+            | Self::NotWhole { .. }
             | Self::ManyRuns { .. }
             | Self::ManyTokens { .. }
             | Self::ManySteps { .. }

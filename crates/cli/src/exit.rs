@@ -55,7 +55,7 @@ impl Exit {
     pub(crate) const fn of_status(status: u16) -> Self {
         match status {
             401 | 403 => Self::Denied,
-            404 => Self::NotFound,
+            404 | 410 => Self::NotFound,
             409 => Self::Conflict,
             429 | 500 | 502.. => Self::Unreachable,
             // 501 among them: what a server does not support is wrong to ask of it.
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn trouble_of_a_server_is_no_failed_run() {
         let of = |status| Exit::of_status(status).code();
-        let table: Vec<(u16, u8)> = [400, 401, 403, 404, 409, 413, 422, 429]
+        let table: Vec<(u16, u8)> = [400, 401, 403, 404, 409, 410, 413, 422, 429]
             .into_iter()
             .chain([500, 501, 502, 503, 504])
             .map(|status| (status, of(status)))
@@ -112,6 +112,7 @@ mod tests {
                 (403, 6),
                 (404, 3),
                 (409, 4),
+                (410, 3),
                 (413, 2),
                 (422, 2),
                 (429, 5),

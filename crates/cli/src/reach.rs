@@ -74,6 +74,14 @@ impl Reached {
         Ok(Self { host, threads })
     }
 
+    /// What to call it in questions: whoever agrees should know where it happens.
+    pub(crate) fn name(&self) -> &str {
+        match &self.host {
+            Host::There(client) => client.base_url(),
+            Host::Here(_) => "the database of this machine",
+        }
+    }
+
     /// Asks. A server that cannot be reached is told by its address.
     pub(crate) fn ask<T>(
         &self,

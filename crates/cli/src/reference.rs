@@ -11,6 +11,9 @@ use crate::args::CommandLine;
 /// Columns of the help texts.
 const WIDTH: usize = 96;
 
+/// Columns of the terminals that examples fit into.
+const NARROW: usize = 80;
+
 const INTRODUCTION: &str = "\
 # The command line
 
@@ -206,7 +209,7 @@ fn every_command_shows_examples_that_fit() {
         assert!(examples.contains(&words), "{name}: {examples}");
         for line in examples.lines() {
             // A line that is broken cannot be copied.
-            assert!(line.chars().count() <= WIDTH, "{name} breaks: {line}");
+            assert!(line.chars().count() <= NARROW, "{name} breaks: {line}");
         }
     }
 }

@@ -492,6 +492,21 @@ workflow:
 }
 
 #[test]
+fn loop_over_a_name_that_leads_nowhere_says_what_is_there() {
+    let sim = Sim::of(
+        r#"
+workload: { shop: { orders: [1], "sp ace": 2 } }
+workflow:
+  - step: each
+    loop: { in: "{{ workload.shop.items.all }}", iterator: x }
+    tool: { kind: noop }
+"#,
+    )
+    .run();
+    insta::assert_snapshot!(sim.table());
+}
+
+#[test]
 fn dead_end_is_a_failure_where_told() {
     let sim = Sim::of(
         r#"

@@ -25,7 +25,7 @@ pub(crate) enum MigrationError {
 /// The oldest program that works with the tables as this one makes them, by the newest migration that it
 /// knows. A migration that only adds leaves it as it is; one that changes what older programs use is it
 /// from then on. Each database says it, so that a program may come back that its successor has worked
-/// after.
+/// after. A number is of the same migration in both databases, where one may have nothing to do.
 pub(crate) const OLDEST_PROGRAM: i64 = 8;
 
 /// What a database says about its migrations.
@@ -125,6 +125,18 @@ mod tests {
             sql: "b",
         },
     ];
+
+    #[cfg(all(feature = "sqlite", feature = "postgres"))]
+    #[test]
+    fn a_number_is_of_the_same_migration_in_both_databases() {
+        let names = |known: &[Migration]| -> Vec<_> {
+            known.iter().map(|it| (it.version, it.name)).collect()
+        };
+        let known = names(&crate::postgres::MIGRATIONS);
+        assert_eq!(known, names(&crate::sqlite::MIGRATIONS));
+        let versions = known.iter().map(|(version, _)| *version);
+        assert!(versions.eq(1..=newest(&crate::sqlite::MIGRATIONS)));
+    }
 
     fn versions_of(applied: &Applied) -> Result<Vec<i64>, MigrationError> {
         pending(&KNOWN, applied).map(|it| it.iter().map(|it| it.version).collect())

@@ -106,7 +106,8 @@ pub trait Store:
         result_id: ResultId,
     ) -> Result<Option<StoredResult>, StoreError>;
 
-    /// All events of the store in an order that later commits only add to.
+    /// All events of the store in an order that later commits only add to. One whose row cannot be read
+    /// is passed by, which [`crate::Outlets::messages`] tells of.
     async fn feed(&self, after: FeedPosition, limit: FeedLimit) -> Result<FeedBatch, StoreError>;
 
     /// An execution.

@@ -76,7 +76,7 @@ impl Script {
         let started = Instant::now();
         let (status, written) = program.run(&self.settings, scope).await?;
         let outcome = outcome(status, &written, started.elapsed());
-        Ok(self.settings.walls.told(outcome))
+        Ok(self.settings.told(outcome))
     }
 }
 

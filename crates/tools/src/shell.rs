@@ -123,7 +123,7 @@ impl Shell {
         }
         let mut data = JsonMap::from([("exit_code".into(), Json::from(code))]);
         written.put_into(&mut data);
-        Ok(self.settings.walls.told(Outcome {
+        Ok(self.settings.told(Outcome {
             data: data.into(),
             error: end.map(|status| failed(status, &written)),
             ..Outcome::default()

@@ -60,7 +60,7 @@ impl Sources {
         let request = Request::get(read_url("script.uri", url)?);
         let answer = self.web.exchange(&request, LARGEST_SCRIPT).await?;
         if let Some(mut error) = answer.error() {
-            error.message = format!("the script '{url}' cannot be read: {}", error.message).into();
+            error.message = format!("the script cannot be read: {}", error.message).into();
             return Err(error);
         }
         utf8(answer.into_body())

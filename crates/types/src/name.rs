@@ -345,6 +345,16 @@ impl Default for OrganizationId {
     }
 }
 
+impl PlaybookPath {
+    /// What the platform's own playbooks, which keep it going, lie under.
+    pub const PLATFORM: &str = "system/";
+
+    /// Whether it is that of one of the platform's own.
+    pub fn is_of_platform(&self) -> bool {
+        self.0.starts_with(Self::PLATFORM)
+    }
+}
+
 impl PoolName {
     /// The pool of ordinary playbooks.
     pub fn shared() -> Self {
@@ -486,10 +496,9 @@ mod tests {
             ("etl/system/x", "shared"),
             ("system", "shared"),
         ] {
-            assert_eq!(
-                PoolName::default_for(&PlaybookPath::new(path).unwrap()),
-                pool
-            );
+            let path = PlaybookPath::new(path).unwrap();
+            assert_eq!(PoolName::default_for(&path), pool);
+            assert_eq!(path.is_of_platform(), pool == "system", "{path}");
         }
     }
 

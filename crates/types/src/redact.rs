@@ -23,6 +23,8 @@ pub use runs::SecretsOfRuns;
 pub const REDACTED: &str = "[REDACTED]";
 /// Shorter values are not looked for: they would be found everywhere.
 pub const SHORTEST_SECRET: usize = 6;
+/// About how many bytes it takes to keep a value, besides those that it has.
+const BESIDE_A_TEXT: usize = 64;
 
 /// Values that must not be seen.
 #[derive(Default)]
@@ -112,6 +114,12 @@ impl Secrets {
         self.bytes = self.bytes.saturating_add(part.len());
         Arc::make_mut(&mut self.texts).insert(part);
         self.needles = OnceLock::new();
+    }
+
+    /// About how many bytes keeping them takes.
+    fn room(&self) -> usize {
+        let beside = self.texts.len().saturating_mul(BESIDE_A_TEXT);
+        self.bytes.saturating_add(beside)
     }
 
     /// Hides what others hide, too.

@@ -13,15 +13,13 @@ use noetl_playbook::model::{KeychainKind, Playbook, ToolKind};
 use noetl_playbook::shift::EntrySpec;
 use noetl_tools::Call;
 use noetl_types::redact::Hidden;
-use noetl_types::{ErrorCode, Json, JsonMap, TaskError, TaskErrorKind, Text};
+use noetl_types::{ErrorCode, Json, JsonMap, PlaybookPath, TaskError, TaskErrorKind, Text};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::library::unavailable;
 use crate::shop::Shop;
 
-/// Where the platform's own playbooks are.
-const SYSTEM_PREFIX: &str = "system/";
 /// How long a token endpoint may take.
 const TOKEN_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -52,7 +50,7 @@ impl Locker {
     /// Says which playbook is run. Only an admin registers playbooks of the platform.
     pub(crate) fn opens_for(&self, playbook: &Playbook) {
         let path = playbook.metadata.path.as_ref();
-        let is_of_platform = path.is_some_and(|path| path.starts_with(SYSTEM_PREFIX));
+        let is_of_platform = path.is_some_and(|path| path.starts_with(PlaybookPath::PLATFORM));
         self.is_of_platform.store(is_of_platform, Ordering::Relaxed);
     }
 

@@ -316,6 +316,11 @@ impl Client {
         self.read(response).await
     }
 
+    /// Where the stream of all events stands, as the internal API tells it.
+    pub async fn stream_standing(&self) -> Result<StreamStatus, ApiError> {
+        self.get(self.url(paths::STREAM_STANDING)?).await
+    }
+
     /// Has the whole log published again.
     pub async fn stream_rebuild(&self) -> Result<StreamStatus, ApiError> {
         let nothing = serde_json::Map::new();

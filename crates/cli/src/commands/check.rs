@@ -21,14 +21,14 @@ use crate::source::{self, Found, Origin};
 /// is run, and no server is asked.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Diagnostics are what is asked for, so they go to standard output; the summary goes to standard
-error.
+Diagnostics are what is asked for, so they go to standard output; the summary
+goes to standard error.
 
 Examples:
-  noetl check flow.yaml                      one file
-  noetl check playbooks/ --strict            all below a directory; warnings fail, too
-  git show main:flow.yaml | noetl check -    standard input
-  noetl check . --format json | jq '.files[].diagnostics[] | select(.severity == \"error\")'
+  noetl check flow.yaml                     one file
+  noetl check playbooks/ --strict           a directory; warnings fail, too
+  git show main:flow.yaml | noetl check -   standard input
+  noetl check . --format json | jq '.files[].diagnostics[].code'
 
 Exit codes:
     0  no errors (with --strict: no warnings either)

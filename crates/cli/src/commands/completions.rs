@@ -14,8 +14,8 @@ use crate::io::Io;
 #[derive(Debug, Clone, Copy, Args)]
 #[command(after_long_help = "\
 Examples:
-  source <(noetl completions bash)                        try it in this shell
-  noetl completions zsh > ~/.zfunc/_noetl                 keep it, zsh (with ~/.zfunc in $fpath)
+  source <(noetl completions bash)          try it in this shell
+  noetl completions zsh > ~/.zfunc/_noetl   keep it, with ~/.zfunc in $fpath
   noetl completions fish > ~/.config/fish/completions/noetl.fish
   noetl completions powershell >> $PROFILE")]
 pub(crate) struct CompletionsArgs {

@@ -34,7 +34,8 @@ enum Verb {
 /// shown.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Any variable NAME may be given as NAME_FILE, the path of a file that holds its value.
+Any variable NAME may be given as NAME_FILE, the path of a file that holds its
+value.
 
 Examples:
   noetl config show --origin     where each value comes from

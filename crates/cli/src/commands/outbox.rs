@@ -2,8 +2,10 @@
 
 mod decide;
 
+use std::fmt::Display;
+
 use clap::{Args, Subcommand};
-use noetl_api::internal::{OutboxLine, QuarantineList};
+use noetl_api::internal::{OutboxLine, QuarantineLine};
 use noetl_types::{OutboxId, QuarantineId, Text};
 
 use self::decide::{Decision, Meant, decide};
@@ -91,7 +93,7 @@ struct Page {
 /// List events that were refused while their neighbours went on
 ///
 /// Events that could not be copied into the log, and such that no broker takes, oldest first. As JSON
-/// each is shown as it came.
+/// each is shown as it came; with -o json and yaml it is also said where the next page begins.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -188,23 +190,33 @@ fn quarantined(args: &QuarantinedArgs, io: &mut Io<'_>) -> Result<Exit, Error> {
         let source = args.source.as_deref();
         client.quarantine(source, args.after, args.limit).await
     })?;
-    if !args.output.is_table() {
-        args.output.thing(&list, io)?;
-        return Ok(Exit::Ok);
-    }
-    if list.rows.is_empty() {
+    if list.rows.is_empty() && args.output.is_table() {
         io.talk("nothing was refused")?;
         return Ok(Exit::Ok);
     }
-    let times = args.output.times(io);
-    args.output.table(&refused(&list, &times), io)?;
-    if let Some(after) = list.next_after {
+    if is_whole(args.output) {
+        args.output.thing(&list, io)?;
+        return Ok(Exit::Ok);
+    }
+    args.output
+        .list(&list.rows, |times| refused(&list.rows, times), io)?;
+    more(list.next_after, io)
+}
+
+/// Whether a page is one document: with the place where the next one begins, beside its rows.
+fn is_whole(output: Output) -> bool {
+    !output.is_table() && !output.is_lines()
+}
+
+/// Says where the next page begins, where rows are all that is shown.
+fn more(after: Option<impl Display>, io: &mut Io<'_>) -> Result<Exit, Error> {
+    if let Some(after) = after {
         io.talk(format_args!("there are more: --after {after}"))?;
     }
     Ok(Exit::Ok)
 }
 
-fn refused(list: &QuarantineList, times: &Times) -> Table {
+fn refused(rows: &[QuarantineLine], times: &Times) -> Table {
     let mut table = Table::new([
         Column::new("ID").right(),
         Column::new("SEEN"),
@@ -212,7 +224,7 @@ fn refused(list: &QuarantineList, times: &Times) -> Table {
         Column::new("CODE"),
         Column::new("WHY").gives_way(),
     ]);
-    for row in &list.rows {
+    for row in rows {
         table.row([
             row.quarantine_id.to_string().into(),
             times.tell(row.created_at).into(),
@@ -228,8 +240,7 @@ fn list(status: Option<&str>, page: &Page, io: &mut Io<'_>) -> Result<Exit, Erro
     let list = ask(&page.settings.given, io, async |client| {
         client.outbox(status, page.after, page.limit).await
     })?;
-    if !page.output.is_table() && !page.output.is_lines() {
-        // Whole, for who has to know where the next page begins.
+    if is_whole(page.output) {
         page.output.thing(&list, io)?;
         return Ok(Exit::Ok);
     }
@@ -242,10 +253,7 @@ fn list(status: Option<&str>, page: &Page, io: &mut Io<'_>) -> Result<Exit, Erro
         return Ok(Exit::Ok);
     }
     page.output.list(&list.rows, |_| table(&list.rows), io)?;
-    if let Some(after) = list.next_after {
-        io.talk(format_args!("there are more: --after {after}"))?;
-    }
-    Ok(Exit::Ok)
+    more(list.next_after, io)
 }
 
 fn table(rows: &[OutboxLine]) -> Table {

@@ -29,7 +29,7 @@ use crate::roles::StartError;
     arg_required_else_help = true,
     after_long_help = "\
 Examples:
-  noetl profile add prod --server https://noetl.example.com --token-env NOETL_PROD_TOKEN --use
+  noetl profile add prod --server https://n.example.com --token-env PROD_TOKEN
   noetl profile use prod
   noetl runs list --profile staging"
 )]
@@ -63,7 +63,7 @@ struct ListArgs {
 #[command(after_long_help = "\
 Examples:
   noetl profile add here --server http://localhost:8082
-  noetl profile add prod --server https://noetl.example.com --token-file ~/.prod-token --use")]
+  noetl profile add prod --server https://n.example.com --token-file ~/.token")]
 struct AddArgs {
     /// Its name
     name: String,

@@ -18,12 +18,14 @@ Examples:
   noetl schema > playbook.schema.json
   noetl schema subscription > subscription.schema.json
 
-In an editor with the YAML language server (VS Code, Neovim, Helix, Zed), begin a playbook with
+In an editor with the YAML language server (VS Code, Neovim, Helix, Zed), begin
+a playbook with
   # yaml-language-server: $schema=./playbook.schema.json
 or map files to the schema once, in the settings of the editor:
   \"yaml.schemas\": { \"./playbook.schema.json\": \"playbooks/**/*.yaml\" }
 
-The schema knows the shape of a document. Names, templates and routes are looked at by
+The schema knows the shape of a document. Names, templates and routes are looked
+at by
   noetl check FILE")]
 pub(crate) struct SchemaArgs {
     /// The kind of document

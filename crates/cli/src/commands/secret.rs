@@ -108,6 +108,8 @@ struct RmArgs {
 }
 
 /// Seal every secret under the current key of the server, so that an old key may go
+///
+/// Where one cannot be opened, it stays as it is, and the exit code is 1.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -132,33 +134,41 @@ pub(crate) fn run(args: &SecretArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exi
         Verb::List(args) => ask(&args.target.given, quiet, io, async |server, io| {
             list(server, args.output, quiet, io).await
         }),
-        Verb::Rm(args) => {
-            let question = format!("Forget secret {}?", visible(&args.name));
-            if !agreed(args.consent, &question, "yes", io)? {
-                return Ok(Exit::Failed);
-            }
-            ask(&args.target.given, quiet, io, async |server, io| {
-                let gone = server.delete_credential(&args.name).await;
-                gone.map_err(HostError::from)?;
-                Ok(writeln!(io.out, "{} forgotten", visible(&args.name))?)
-            })
+        Verb::Rm(args) => return rm(args, quiet, io),
+        Verb::Rotate(args) => {
+            let given = &args.target.given;
+            return ask(given, quiet, io, async |server, io| {
+                rotate(server, args.output, io).await
+            });
         }
-        Verb::Rotate(args) => ask(&args.target.given, quiet, io, async |server, io| {
-            rotate(server, args.output, io).await
-        }),
         Verb::Audit(args) => audit::run(args, io),
     }?;
     Ok(Exit::Ok)
 }
 
-fn ask(
+fn ask<T>(
     given: &Given,
     quiet: bool,
     io: &mut Io<'_>,
-    question: impl AsyncFnOnce(&Server, &mut Io<'_>) -> Result<(), Error>,
-) -> Result<(), Error> {
+    question: impl AsyncFnOnce(&Server, &mut Io<'_>) -> Result<T, Error>,
+) -> Result<T, Error> {
     let reached = Reached::find(given, Wants::Act, quiet, io)?;
     reached.ask(async { question(reached.host.server()?, io).await })
+}
+
+fn rm(args: &RmArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
+    let reached = Reached::find(&args.target.given, Wants::Act, quiet, io)?;
+    let name = visible(&args.name);
+    let question = format!("Forget secret {name} at {}?", reached.name());
+    if !agreed(args.consent, &question, "yes", io)? {
+        return Ok(Exit::Failed);
+    }
+    reached.ask(async {
+        let gone = reached.host.server()?.delete_credential(&args.name).await;
+        Ok(gone.map_err(HostError::from)?)
+    })?;
+    writeln!(io.out, "{name} forgotten")?;
+    Ok(Exit::Ok)
 }
 
 async fn set(server: &Server, args: &SetArgs, io: &mut Io<'_>) -> Result<(), Error> {
@@ -234,29 +244,31 @@ fn table(secrets: &[CredentialView], times: &Times) -> Table {
     table
 }
 
-async fn rotate(server: &Server, output: Output, io: &mut Io<'_>) -> Result<(), Error> {
+async fn rotate(server: &Server, output: Output, io: &mut Io<'_>) -> Result<Exit, Error> {
     let done = server.rotate_credentials().await;
     let done = done.map_err(HostError::from)?;
-    if !output.is_table() {
-        return output.thing(&done, io);
-    }
     let of_another = |count: u64| counted(usize::try_from(count).unwrap_or(usize::MAX), "secret");
-    match done.processed {
-        0 => io.talk("every secret is under the current key")?,
-        processed => io.talk(format_args!(
+    if !output.is_table() {
+        output.thing(&done, io)?;
+    } else if done.processed == 0 {
+        io.talk("every secret is under the current key")?;
+    } else {
+        io.talk(format_args!(
             "{} of another key: {} under the current one now",
-            of_another(processed),
+            of_another(done.processed),
             done.rewrapped
-        ))?,
+        ))?;
     }
-    if done.failed > 0 {
-        let text = format!(
-            "{} could not be opened: start the server with the key that sealed them, then rotate again",
-            of_another(done.failed)
-        );
-        io.warn(&[text])?;
+    if done.failed == 0 {
+        return Ok(Exit::Ok);
     }
-    Ok(())
+    let text = format!(
+        "{} could not be opened: start the server with the key that sealed them, then rotate again",
+        of_another(done.failed)
+    );
+    io.warn(&[text])?;
+    // The old key may not go yet, which a script has to know.
+    Ok(Exit::Failed)
 }
 
 #[cfg(test)]

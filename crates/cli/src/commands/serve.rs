@@ -26,8 +26,9 @@ use crate::roles::{self, Beacon, Gone, Opened, Place, StartError, WorkerPlan};
 /// handed to it.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The first line on standard output says where it listens. Ctrl-C stops it: what is under way is
-finished or goes on at the next start; pressed again, it quits at once.
+The first line on standard output says where it listens. Ctrl-C stops it: what
+is under way is finished or goes on at the next start; pressed again, it quits
+at once.
 
 Examples:
   noetl dev                      on port 8082, or what NOETL_PORT says
@@ -44,14 +45,15 @@ pub(crate) struct DevArgs {
 /// together on one PostgreSQL database; a database file has one server.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The first line on standard output says where it listens; log lines go to standard error.
-Callers show tokens ('noetl token'); the first one is printed when there is none yet. With
-NOETL_DEV=true programs of this machine need none. Other machines are let in with TLS only.
+The first line on standard output says where it listens; log lines go to
+standard error. Callers show tokens ('noetl token'); the first one is printed
+when there is none yet. With NOETL_DEV=true programs of this machine need none.
+Other machines are let in with TLS only.
 
 Examples:
-  noetl server                                       on a file in the data folder
+  noetl server                                       on a file
   NOETL_DSN=postgres://noetl@db/noetl noetl server   on PostgreSQL
-  noetl config show --origin                         what the settings are, and why")]
+  noetl config show --origin                         what the settings are")]
 pub(crate) struct ServerArgs {
     #[command(flatten)]
     pub(crate) settings: Flags<Server>,

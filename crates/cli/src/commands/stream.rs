@@ -53,7 +53,7 @@ struct StatusArgs {
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  noetl stream tail                          what happens from now on, until Ctrl-C
+  noetl stream tail                          what happens from now on
   noetl stream tail --from-start --limit 10  the first ten events of the log
   noetl stream tail -o jsonl                 whole events, one on each line")]
 struct TailArgs {
@@ -118,17 +118,22 @@ pub(crate) fn run(args: &StreamArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exi
 
 fn rebuild(args: &RebuildArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
     let at = Operated::find(&args.settings.given, io)?;
+    // Asked of who would carry the order out: another server has another stream.
+    let standing = || at.ask(async |client| client.stream_standing().await);
     if args.dry_run {
-        let status = standing(args, &at, io)?;
-        show(&status, args.output, quiet, io)?;
+        show(&standing()?, args.output, quiet, io)?;
         return Ok(Exit::Ok);
     }
     if !args.consent.yes {
-        // An operator who may only give the order is asked all the same.
-        if let Ok(status) = standing(args, &at, io) {
-            for (name, value) in lines(&status) {
-                io.talk(format_args!("{name:<NAME$}  {}", visible(&value)))?;
+        match standing() {
+            Ok(status) => {
+                for (name, value) in lines(&status) {
+                    io.talk(format_args!("{name:<NAME$}  {}", visible(&value)))?;
+                }
             }
+            // A server of an older release does not tell it, and takes the order all the same.
+            Err(error) if error.exit() == Exit::NotFound => {}
+            Err(error) => return Err(error),
         }
         let question = format!("Publish the whole log again, at {}?", at.url());
         if !agreed(args.consent, &question, "yes", io)? {
@@ -138,18 +143,6 @@ fn rebuild(args: &RebuildArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Err
     let status = at.ask(async |client| client.stream_rebuild().await)?;
     show(&status, args.output, quiet, io)?;
     Ok(Exit::Ok)
-}
-
-/// Where the stream stands. Where the internal API has an address of its own, only the other one tells.
-fn standing(args: &RebuildArgs, at: &Operated, io: &mut Io<'_>) -> Result<StreamStatus, Error> {
-    at.ask(async |client| client.stream_status().await)
-        .or_else(|_| {
-            let reached = Reached::find(&args.settings.given, Wants::Act, true, io)?;
-            reached.ask(async {
-                let status = reached.host.server()?.stream_status().await;
-                Ok(status.map_err(HostError::from)?)
-            })
-        })
 }
 
 /// Columns for the names of what is told about the stream.

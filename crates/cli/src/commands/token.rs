@@ -25,9 +25,9 @@ use crate::roles::HostError;
 /// made once, shown once, and kept by whoever needs it; the server keeps only a digest.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-The command itself shows the token in NOETL_TOKEN, or in the file that NOETL_TOKEN_FILE
-names, or the one that a profile names. It needs the scope admin. The first one is printed
-by the server when it starts for the first time.
+The command itself shows the token in NOETL_TOKEN, or in the file that
+NOETL_TOKEN_FILE names, or the one that a profile names. It needs the scope
+admin. The first one is printed by the server when it starts for the first time.
 
 Examples:
   noetl token create ci --scope exec:run --scope exec:read
@@ -275,7 +275,7 @@ fn revoke(args: &RevokeArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error
     let tokens = reached.ask(async { all(reached.host.server()?).await })?;
     let token = meant(&args.id, &tokens)?;
     let (id, name) = (token.id, visible(&token.name));
-    let question = format!("Take token {id} ({name}) back?");
+    let question = format!("Take token {id} ({name}) back at {}?", reached.name());
     if !agreed(args.consent, &question, "yes", io)? {
         return Ok(Exit::Failed);
     }

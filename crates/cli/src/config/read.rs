@@ -178,7 +178,7 @@ pub(super) fn folders(text: &str) -> Result<Vec<PathBuf>, Fault> {
     text.split(',').map(folder).collect()
 }
 
-/// Addresses of servers by their names.
+/// Addresses of servers by their names. There may be keys in them, so no fault tells one.
 pub(super) fn named_urls(text: &str) -> Result<BTreeMap<String, String>, Fault> {
     let mut named = BTreeMap::new();
     for item in text.split(',') {
@@ -186,7 +186,7 @@ pub(super) fn named_urls(text: &str) -> Result<BTreeMap<String, String>, Fault> 
             .split_once('=')
             .map(|(name, address)| (name.trim(), address.trim()))
             .filter(|(name, _)| is_name(name))
-            .ok_or_else(|| format!("'{item}' has to be a name, = and an address"))?;
+            .ok_or_else(|| "each of them has to be a name, = and an address".to_owned())?;
         url(address).map_err(|fault| format!("of '{name}': {fault}"))?;
         if named.insert(name.to_owned(), address.to_owned()).is_some() {
             return Err(format!("'{name}' is there twice"));

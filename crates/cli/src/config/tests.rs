@@ -143,6 +143,16 @@ fn a_secret_is_not_told() {
         told,
         "NOETL_TOKEN is not usable: it has to be a text of one line"
     );
+    // Without its name, with a comma in its key, and by another scheme.
+    for wrong in [
+        "https://mcp.x/mcp?key=SECRET",
+        "search=https://mcp.x/mcp?key=a,SECRET",
+        "search=ftp://mcp.x/mcp?key=SECRET",
+    ] {
+        let told = refused(&Given::default(), &[("NOETL_MCP_SERVERS", wrong)]);
+        assert!(told.starts_with("NOETL_MCP_SERVERS is not usable: "));
+        assert!(!told.contains("SECRET"), "{told}");
+    }
 }
 
 #[test]

@@ -61,9 +61,15 @@ fn the_last_run_is_one_that_somebody_started() {
     assert_eq!(paths(&[]), ["demo/two", "demo/parent"]);
     let named = paths(&["--path", "system/"]);
     assert!(named.contains(&"system/outbox_publisher".to_owned()));
+    let part = paths(&["--path", "publisher"]);
+    assert!(part.contains(&"system/outbox_publisher".to_owned()));
     // And so does whoever cancels all of them.
     let dry = ["runs", "cancel", "--all", "--dry-run", "-o", "jsonl"];
     assert_eq!(house.get(&dry), "");
+    assert_eq!(
+        house.get(&[&dry[..], &["--path", "publisher"]].concat()),
+        ""
+    );
     let asked = house.get(&[&dry[..], &["--system"]].concat());
     assert!(asked.contains("system/outbox_publisher"), "{asked}");
 }
@@ -249,4 +255,49 @@ fn what_is_done_is_told_to_programs_too() {
     let settings = lines(&settings);
     let port = settings.iter().find(|row| row["name"] == "NOETL_PORT");
     assert_eq!(port.unwrap()["is_secret"], false);
+}
+
+/// An operator whose environment names two servers: the one to order, and the one to ask otherwise.
+fn operator(order: &str, ask: &str, folder: &Folder, args: &[&str]) -> Ran {
+    let mut command = at_home(folder, args);
+    command
+        .env(TOKEN.0, TOKEN.1)
+        .env("NOETL_INTERNAL_URL", order)
+        .env("NOETL_SERVER_URL", ask);
+    command.output().unwrap().into()
+}
+
+const NOBODY: &str = "http://127.0.0.1:1";
+
+#[test]
+fn a_stream_is_shown_by_who_would_publish_it_again() {
+    let house = House::with("choosing_stream", &[TOKEN]);
+    let dry = ["stream", "rebuild", "--dry-run", "-o", "json"];
+    let told = operator(house.url(), NOBODY, &house.folder, &dry);
+    assert_eq!(told.code, 0, "{}", told.shown());
+    assert!(told.out.contains("\"state\": \"off\""), "{}", told.out);
+    for args in [&dry[..], &["stream", "rebuild"]] {
+        let away = operator(NOBODY, house.url(), &house.folder, args);
+        assert_eq!((away.code, &*away.out), (5, ""), "{}", away.shown());
+        assert!(away.err.contains(NOBODY), "{}", away.err);
+    }
+}
+
+#[test]
+fn the_run_of_an_audit_is_one_of_the_server_that_is_asked() {
+    let house = House::with("choosing_audit", &[TOKEN]);
+    house.folder.write("clean.yaml", CLEAN);
+    house.get(&["run", "clean.yaml", "-q"]);
+    let audit = ["secret", "audit", "--run", "last"];
+    assert_eq!(house.get(&audit), "");
+    // There are runs here too, and they are none of that server.
+    let other = House::new("choosing_audit_other");
+    other.folder.write("clean.yaml", CLEAN);
+    other.get(&["run", "clean.yaml", "-q"]);
+    let part = operator(house.url(), other.url(), &house.folder, &audit);
+    assert_eq!((part.code, &*part.out), (2, ""), "{}", part.shown());
+    assert!(part.err.contains("give its whole id"), "{}", part.err);
+    let whole = ["secret", "audit", "--run", "308400000000000001"];
+    let whole = operator(house.url(), other.url(), &house.folder, &whole);
+    assert_eq!(whole.code, 0, "{}", whole.shown());
 }

@@ -5,20 +5,23 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
 
+use noetl_api::Problem;
+use noetl_types::ErrorCode;
 use noetl_types::limits::PageLimit;
 use serde_json::{Value, json};
 
 use crate::run::at_home;
 use crate::support::{Folder, Ran};
 
-/// What is asked for: a path, and its parameters.
+/// What is asked for: a path, its parameters, and what was sent along.
 struct Asked {
     path: String,
     query: Vec<(String, String)>,
+    body: Value,
 }
 
 impl Asked {
-    fn read(target: &str) -> Self {
+    fn read(target: &str, body: &[u8]) -> Self {
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
         Self {
@@ -26,6 +29,7 @@ impl Asked {
             query: pairs
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .collect(),
+            body: serde_json::from_slice(body).unwrap_or_default(),
         }
     }
 
@@ -42,10 +46,30 @@ impl Asked {
     }
 }
 
-/// The body of an answer, and where the next page begins.
+/// The status and the body of an answer, and where the next page begins.
 struct Answer {
+    status: u16,
     body: Value,
     next: Option<usize>,
+}
+
+impl Answer {
+    fn of(body: Value) -> Self {
+        Self {
+            status: 200,
+            body,
+            next: None,
+        }
+    }
+
+    fn refusal(code: ErrorCode) -> Self {
+        let problem = Problem::new(code, "not now");
+        Self {
+            status: code.status(),
+            body: serde_json::to_value(problem).unwrap(),
+            next: None,
+        }
+    }
 }
 
 /// The server, as long as the test lasts.
@@ -77,26 +101,39 @@ impl Played {
 }
 
 fn serve(mut stream: TcpStream, answer: &impl Fn(&Asked) -> Answer) {
-    let mut head = Vec::new();
+    let mut came = Vec::new();
     let mut chunk = [0; 4096];
-    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+    let mut wanted = None;
+    while wanted.is_none_or(|length| came.len() < length) {
         match stream.read(&mut chunk) {
-            Ok(length) if length > 0 => head.extend(&chunk[..length]),
+            Ok(length) if length > 0 => came.extend(&chunk[..length]),
             _ => return,
         }
+        let end = came.windows(4).position(|end| end == b"\r\n\r\n");
+        wanted = end.map(|end| end + 4 + length_of(&came[..end]));
     }
-    let head = String::from_utf8(head).unwrap();
+    let text = String::from_utf8(came).unwrap();
+    let (head, sent) = text.split_once("\r\n\r\n").unwrap();
     let target = head.split(' ').nth(1).unwrap();
-    let Answer { body, next } = answer(&Asked::read(target));
+    let asked = Asked::read(target, sent.as_bytes());
+    let Answer { status, body, next } = answer(&asked);
     let body = body.to_string();
     let next = next.map_or_else(String::new, |next| format!("x-next-cursor: {next}\r\n"));
     let reply = format!(
-        "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: application/json\r\n{next}\
+        "HTTP/1.1 {status} X\r\nconnection: close\r\ncontent-type: application/json\r\n{next}\
          content-length: {}\r\n\r\n{body}",
         body.len()
     );
     // Who has gone away wants no answer.
     let _ = stream.write_all(reply.as_bytes());
+}
+
+/// How many bytes a head says that follow it.
+fn length_of(head: &[u8]) -> usize {
+    let head = String::from_utf8_lossy(head).to_ascii_lowercase();
+    let mut lines = head.lines();
+    let length = lines.find_map(|line| line.strip_prefix("content-length: "));
+    length.map_or(0, |length| length.parse().unwrap())
 }
 
 const TIME: &str = "2026-01-01T00:00:00.000Z";
@@ -134,8 +171,8 @@ fn with_runs(test: &str, count: impl Fn(&str) -> usize + Send + Sync + 'static) 
         let runs: Vec<Value> = page.map(|run| a_run(ids(run), run.1)).collect();
         let next = from + runs.len();
         Answer {
-            body: Value::from(runs),
             next: (next < all.len()).then_some(next),
+            ..Answer::of(Value::from(runs))
         }
     })
 }
@@ -193,10 +230,7 @@ fn as_many_last_events_are_printed_as_are_asked_for() {
         };
         let events: Vec<Value> = (from..next).map(event).collect();
         let next = (next < EVENTS).then(|| next.to_string());
-        Answer {
-            body: json!({ "events": events, "next_cursor": next }),
-            next: None,
-        }
+        Answer::of(json!({ "events": events, "next_cursor": next }))
     });
     let ask = |form: &str| {
         let run = "3084000000000000001";
@@ -231,7 +265,7 @@ fn what_others_wrote_cannot_move_the_cursor() {
             "/api/credentials" => json!({ "items": [secret] }),
             other => panic!("{other}"),
         };
-        Answer { body, next: None }
+        Answer::of(body)
     });
     for args in [
         &["token", "list"][..],
@@ -259,10 +293,7 @@ fn a_list_of_secrets_says_when_it_is_cut() {
             })
         };
         let items: Vec<Value> = (0..10_000).map(secret).collect();
-        Answer {
-            body: json!({ "items": items }),
-            next: None,
-        }
+        Answer::of(json!({ "items": items }))
     });
     let ran = server.ask(&["secret", "list", "--no-headers"]);
     assert_eq!(ran.out.lines().count(), 10_000);
@@ -274,13 +305,10 @@ fn a_list_of_secrets_says_when_it_is_cut() {
 fn a_run_is_explained_as_of_a_moment() {
     let server = Played::new("played_explain", |asked| {
         let at = asked.get("at").unwrap_or("now");
-        Answer {
-            body: json!({
-                "execution_id": "3084000000000000001", "status": "RUNNING",
-                "summary": format!("as of {at}"), "waiting_on": [], "cause": [],
-            }),
-            next: None,
-        }
+        Answer::of(json!({
+            "execution_id": "3084000000000000001", "status": "RUNNING",
+            "summary": format!("as of {at}"), "waiting_on": [], "cause": [],
+        }))
     });
     for (flags, moment) in [
         (&[][..], "now"),
@@ -306,4 +334,142 @@ fn a_run_is_explained_as_of_a_moment() {
         TIME,
     ];
     assert_eq!(server.ask(&both).code, 2);
+}
+
+/// What was done before something failed is done, and is told.
+#[test]
+fn rows_that_were_changed_before_a_failure_are_told() {
+    let server = Played::new("played_replay", |asked| {
+        assert_eq!(asked.path, "/api/internal/outbox/replay");
+        match asked.body["outbox_ids"].as_array().unwrap().len() {
+            500 => Answer::of(json!({ "changed": 499 })),
+            _ => Answer::refusal(ErrorCode::StoreUnavailable),
+        }
+    });
+    let rows: Vec<String> = (1..=600).map(|row| row.to_string()).collect();
+    let replay = |form: &str| {
+        let mut args = vec!["outbox", "replay", "--yes", "-o", form];
+        args.extend(rows.iter().map(String::as_str));
+        server.ask(&args)
+    };
+    let table = replay("table");
+    assert_eq!(table.code, 5, "{}", table.shown());
+    assert_eq!(table.out, "499 rows sent out again\n");
+    assert!(table.err.contains("1 of 500 rows"), "{}", table.err);
+    assert!(table.err.contains("error: not now"), "{}", table.err);
+    let json = replay("jsonl");
+    assert_eq!((json.code, &*json.out), (5, "{\"changed\":499}\n"));
+}
+
+#[test]
+fn where_no_row_is_dead_programs_are_told_so_too() {
+    let server = Played::new("played_no_dead", |asked| {
+        assert_eq!(asked.path, "/api/internal/outbox");
+        Answer::of(json!({ "rows": [] }))
+    });
+    let all = server.ask(&["outbox", "replay", "--all", "-o", "jsonl"]);
+    assert_eq!((all.code, &*all.out), (0, "{\"changed\":0}\n"));
+    let one = server.ask(&["outbox", "discard", "7", "-o", "jsonl"]);
+    assert_eq!((one.code, &*one.out), (3, "{\"changed\":0}\n"));
+}
+
+#[test]
+fn workers_that_were_drained_before_a_failure_are_told() {
+    let worker = |name: &str, status: &str| {
+        json!({
+            "runtime_id": "7", "name": name, "kind": "worker_pool", "status": status,
+            "labels": {}, "heartbeat": TIME, "created_at": TIME,
+        })
+    };
+    let server = Played::new("played_drain", move |asked| {
+        match (&*asked.path, asked.body["name"].as_str()) {
+            ("/api/worker/pools", _) => Answer::of(json!({
+                "items": [worker("w1", "active"), worker("w2", "active")],
+                "count": 2, "pools": [],
+            })),
+            (_, Some("w1")) => Answer::of(worker("w1", "draining")),
+            _ => Answer::refusal(ErrorCode::StoreUnavailable),
+        }
+    });
+    let drain = ["worker", "drain", "w1", "w2", "--yes"];
+    let table = server.ask(&drain);
+    assert_eq!((table.code, &*table.out), (5, "w1 draining\n"));
+    let lines = server.ask(&[&drain[..], &["-o", "jsonl"]].concat());
+    assert_eq!(lines.code, 5, "{}", lines.shown());
+    let told: Value = serde_json::from_str(lines.out.trim()).unwrap();
+    assert_eq!(
+        (&told["name"], &told["status"]),
+        (&json!("w1"), &json!("draining"))
+    );
+}
+
+/// A key that a secret is still under must not be thrown away by a script.
+#[test]
+fn secrets_that_could_not_be_opened_fail_a_rotation() {
+    let server = Played::new("played_rotate", |asked| {
+        assert_eq!(asked.path, "/api/credentials/rotate");
+        Answer::of(json!({ "processed": 3, "rewrapped": 1, "skipped": 0, "failed": 2 }))
+    });
+    for form in ["table", "json", "jsonl", "yaml"] {
+        let ran = server.ask(&["secret", "rotate", "-o", form]);
+        assert_eq!(ran.code, 1, "{}", ran.shown());
+        let warning = "warning: 2 secrets could not be opened";
+        assert!(ran.err.contains(warning), "{}", ran.err);
+        assert_eq!(ran.out.contains("failed"), form != "table");
+    }
+}
+
+#[test]
+fn each_refused_event_is_a_line() {
+    let server = Played::new("played_refused", |asked| {
+        assert_eq!(asked.path, "/api/internal/quarantine");
+        let row = |id: u32| {
+            json!({
+                "quarantine_id": id, "source": "stream", "code": "too_large", "message": "m",
+                "raw": "{}", "created_at": TIME,
+            })
+        };
+        Answer::of(json!({ "rows": [row(7), row(8)], "next_after": 8 }))
+    });
+    let lines = server.ask(&["outbox", "quarantined", "-o", "jsonl"]);
+    let ids = lines.out.lines().map(|line| {
+        let row: Value = serde_json::from_str(line).unwrap();
+        row["quarantine_id"].as_u64().unwrap()
+    });
+    assert_eq!(ids.collect::<Vec<_>>(), [7, 8], "{}", lines.shown());
+    assert!(lines.err.contains("--after 8"), "{}", lines.err);
+    let whole = server.ask(&["outbox", "quarantined", "-o", "json"]);
+    let whole: Value = serde_json::from_str(&whole.out).unwrap();
+    assert_eq!(whole["next_after"], 8);
+}
+
+/// What cannot be had any more is left out with a word about it; a server that refuses is not.
+#[test]
+fn output_that_is_gone_is_told_and_a_refusal_is_an_error() {
+    const RUN: &str = "3084000000000000001";
+    for (code, exit) in [
+        (ErrorCode::NotFound, 0),
+        (ErrorCode::RetentionDropped, 0),
+        (ErrorCode::TooLarge, 0),
+        (ErrorCode::Unauthenticated, 6),
+        (ErrorCode::Forbidden, 6),
+        (ErrorCode::RateLimited, 5),
+        (ErrorCode::StoreUnavailable, 5),
+    ] {
+        let server = Played::new("played_gone", move |asked| {
+            if asked.path == "/api/result/resolve" {
+                return Answer::refusal(code);
+            }
+            let reference = json!({ "ref": "noetl://execution/7/result/s/9", "bytes": 70_000 });
+            Answer::of(json!({ "events": [{
+                "event_id": "1", "seq": 1, "execution_id": RUN, "event_type": "call.done",
+                "node_name": "s", "status": "COMPLETED", "created_at": TIME, "timestamp": TIME,
+                "result": { "reference": reference }, "error": null,
+            }] }))
+        });
+        let ran = server.ask(&["runs", "logs", RUN, "--quiet"]);
+        assert_eq!(ran.code, exit, "{code:?}: {}", ran.shown());
+        let warning = "warning: 1 result could not be looked at";
+        assert_eq!(ran.err.contains(warning), exit == 0, "{}", ran.err);
+    }
 }

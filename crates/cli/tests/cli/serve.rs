@@ -311,7 +311,11 @@ fn settings_are_shown_with_where_they_come_from() {
         &folder,
         &["config", "show", "--origin", "--config", "noetl.toml"],
     );
-    command.env("NOETL_PORT", "9").env("NOETL_TOKEN", "secret");
+    let servers = "search=https://mcp.example.com/mcp?key=secret";
+    command
+        .env("NOETL_PORT", "9")
+        .env("NOETL_TOKEN", "secret")
+        .env("NOETL_MCP_SERVERS", servers);
     let ran: Ran = command.output().unwrap().into();
     insta::assert_snapshot!(masked(&folder, &ran.shown()));
 }
@@ -349,21 +353,19 @@ fn the_internal_api_and_metrics_have_doors_of_their_own() {
         ),
         ("401", "404")
     );
-    let asked = |internal: Option<&str>| -> Ran {
-        let mut command = at_home(&folder, &["outbox", "list"]);
+    let ask = |args: &[&str], internal: Option<&str>| -> Ran {
+        let mut command = at_home(&folder, args);
         command
             .env("NOETL_INTERNAL_API_TOKEN", token)
             .env("NOETL_SERVER_URL", &url)
             .envs(internal.map(|url| ("NOETL_INTERNAL_URL", url)));
         command.output().unwrap().into()
     };
-    assert_eq!(
-        asked(Some(&internal)).code,
-        0,
-        "{}",
-        asked(Some(&internal)).err
-    );
-    assert_ne!(asked(None).code, 0);
+    for args in [&["outbox", "list"][..], &["stream", "rebuild", "--dry-run"]] {
+        let told = ask(args, Some(&internal));
+        assert_eq!(told.code, 0, "{}", told.shown());
+        assert_ne!(ask(args, None).code, 0);
+    }
     let mut second = at_home(&folder, &["server", "--port", "0"]);
     second.env(
         "NOETL_INTERNAL_BIND",

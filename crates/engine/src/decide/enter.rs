@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 
 use noetl_playbook::graph::StepIndex;
 use noetl_playbook::model::LoopSource;
+use noetl_playbook::template::{Dynamic, LoopItemsError, Scope};
 use noetl_types::limits::Priority;
 use noetl_types::{EventId, Json, StepName, TaskError, TaskErrorKind};
 
@@ -11,6 +12,7 @@ use super::cache::{self, Cached};
 use super::draft::{Draft, Trouble, too_deep};
 use super::eval::{Field, Site};
 use super::guard::{self, Admission};
+use super::nearest::nearest;
 use super::routing::{self, Leaving, Way};
 use super::scope::Focus;
 use super::{Refused, cursor, exit, failure, issue, loops, skips, slots};
@@ -241,7 +243,7 @@ impl Entry {
             (items.clone(), true)
         } else {
             let value = site(Field::LoopIn).render(&source.value, &scope)?;
-            let items = items_of(&value, &facts.name, &source.value)?;
+            let items = items_of(&value, &facts.name, &source.value, &scope)?;
             (items, source.value.is_const())
         };
         let max_in_flight = match (looping.max_in_flight, &written.spec.max_in_flight) {
@@ -325,18 +327,23 @@ impl Entry {
 fn items_of(
     value: &Json,
     step: &StepName,
-    source: &noetl_playbook::template::Dynamic,
+    source: &Dynamic,
+    scope: &dyn Scope,
 ) -> Result<Items, Trouble> {
     let items = Items::of(value).map_err(|error| {
         let kind = match error {
-            noetl_playbook::template::LoopItemsError::NotIterable { .. } => TaskErrorKind::Schema,
-            noetl_playbook::template::LoopItemsError::TooMany { .. } => TaskErrorKind::Limit,
+            LoopItemsError::NotIterable { .. } => TaskErrorKind::Schema,
+            LoopItemsError::TooMany { .. } => TaskErrorKind::Limit,
         };
         let written = source.source_json();
-        TaskError::new(
-            kind,
-            format!("step `{step}`, loop.in: {error} (in: {written})"),
-        )
+        let mut message = format!("step `{step}`, loop.in: {error} (in: {written})");
+        if *value == Json::Null
+            && let Some(nearest) = nearest(source, scope)
+        {
+            message.push_str("; ");
+            message.push_str(&nearest);
+        }
+        TaskError::new(kind, message)
     })?;
     match too_deep(value, "the value of loop.in") {
         Some(error) => Err(error.into()),

@@ -22,6 +22,7 @@ mod issue;
 mod joins;
 mod loops;
 mod lost;
+mod nearest;
 mod parking;
 mod refused;
 mod report;

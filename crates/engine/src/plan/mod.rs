@@ -33,7 +33,7 @@ use names::NameIndex;
 
 pub use arcs::ArcPlan;
 
-pub(crate) use reads::{CarriedRead, CarriedValues, Carry, ReadBase};
+pub(crate) use reads::{CarriedRead, CarriedValues, Carry, ReadBase, expression};
 
 /// Commands of one loop that may be open at once, whatever a playbook asks for.
 pub const MAX_IN_FLIGHT: u32 = 10_000;

@@ -298,7 +298,8 @@ fn compile_one(path: &[Arc<str>]) -> Option<CarriedRead> {
     })
 }
 
-fn expression(path: &[Arc<str>]) -> Option<String> {
+/// A path as a template says it.
+pub(crate) fn expression(path: &[Arc<str>]) -> Option<String> {
     let (root, keys) = path.split_first()?;
     let mut text = root.to_string();
     for key in keys {

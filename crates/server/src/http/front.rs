@@ -15,8 +15,8 @@ use axum::http::header::{CACHE_CONTROL, HeaderName};
 use axum::response::{IntoResponse as _, Response};
 use tokio::time::Instant;
 use tower::Service as _;
-use tracing::Instrument as _;
 use tracing::field::Empty;
+use tracing::{Instrument as _, Span};
 
 use super::capability;
 use super::door::{Doorman, Visit};
@@ -42,9 +42,29 @@ impl Front {
         }
     }
 
-    /// Answers a request.
-    pub(super) async fn answer(&self, peer: &Peer, mut request: Request<Body>) -> Response {
+    /// Answers a request. Whatever is logged on the way says of which request it is, whose as soon as
+    /// that is known, and by the gate of its route about which run.
+    pub(super) async fn answer(&self, peer: &Peer, request: Request<Body>) -> Response {
         let request_id = self.request_ids.of(request.headers());
+        let span = tracing::warn_span!(
+            "request",
+            request_id = request_id.to_str().unwrap_or_default(),
+            tenant = Empty,
+            actor = Empty,
+            execution_id = Empty,
+        );
+        self.answered(peer, request, request_id, &span)
+            .instrument(span.clone())
+            .await
+    }
+
+    async fn answered(
+        &self,
+        peer: &Peer,
+        mut request: Request<Body>,
+        request_id: HeaderValue,
+        span: &Span,
+    ) -> Response {
         let page = self.door.page(&request);
         let capability = capability::take(&mut request);
         let head = (request.uri(), request.headers());
@@ -53,20 +73,11 @@ impl Front {
         request.extensions_mut().insert(caller);
         let started = tracing::enabled!(tracing::Level::DEBUG).then(Instant::now);
         let name = request_id.to_str().unwrap_or_default();
-        // Whatever is logged on the way says of which request it is, whose, and by the gate of its
-        // route about which run.
-        let span = tracing::warn_span!(
-            "request",
-            request_id = name,
-            tenant = Empty,
-            actor = Empty,
-            execution_id = Empty,
-        );
-        visit.tell(&span);
+        visit.tell(span);
         request.extensions_mut().insert(span.clone());
         let mut response = match page.preflight() {
             Some(response) => response,
-            None => self.routed(request, name).instrument(span).await,
+            None => self.routed(request, name).await,
         };
         if let Some(started) = started {
             log(&visit, started, &response, name);

@@ -13,6 +13,7 @@ use noetl_types::ErrorCode;
 use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::{Instrument as _, Span};
 
 use super::access::Identity;
 use super::acting::Acting;
@@ -172,6 +173,8 @@ struct Live<S> {
     identity: Identity,
     runtime: Runtime,
     shutdown: CancellationToken,
+    /// Of the request, which is answered long before the answer ends.
+    span: Span,
     has_begun: bool,
     is_over: bool,
 }
@@ -245,11 +248,13 @@ pub(super) fn answer<S: Source>(source: S, form: Form, app: Acting) -> Response 
         identity: app.identity,
         runtime: app.runtime,
         shutdown: app.shutdown,
+        span: Span::current(),
         has_begun: false,
         is_over: false,
     };
     let stream = unfold(live, async |mut live: Live<S>| {
-        let bytes = live.bytes().await?;
+        let span = live.span.clone();
+        let bytes = live.bytes().instrument(span).await?;
         Some((Ok::<_, std::convert::Infallible>(bytes), live))
     });
     let mut response = of_type(form.media_type(), Body::from_stream(stream));

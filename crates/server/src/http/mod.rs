@@ -22,6 +22,7 @@ mod internal;
 mod live;
 mod once;
 mod openapi;
+mod paged;
 mod params;
 mod part;
 mod peer;

@@ -350,6 +350,7 @@ fn stream_routes(routes: Routes) -> Routes {
         .add(EXEC_READ, GET, paths::STREAM_STATUS, stream::status)
         .add(EXEC_READ, GET, paths::STREAM_FEED, stream::feed)
         .add(EXEC_READ, GET, paths::STREAM_EVENT, stream::event)
+        .add(PLATFORM, GET, paths::STREAM_STANDING, stream::status)
         .audited()
         .add(PLATFORM, POST, paths::STREAM_REBUILD, stream::rebuild)
         .unaudited()

@@ -24,8 +24,13 @@ impl Gauges {
         gauges
     }
 
-    /// How many executions there are; where none stands so, that is told too.
-    pub(crate) fn count(&self, counts: &StatusCounts) {
+    /// How many executions there are, where that is known; where none stands so, that is told too. A number
+    /// of before would be taken for one of now.
+    pub(crate) fn count(&self, counts: Option<&StatusCounts>) {
+        let Some(counts) = counts else {
+            self.executions.clear();
+            return;
+        };
         for status in ExecutionStatus::ALL {
             let count = counts.get(status).copied().unwrap_or(0);
             let status = status.as_str();
@@ -36,20 +41,11 @@ impl Gauges {
         }
     }
 
-    /// Nothing is known of executions, as of a scrape. A number of before would be taken for one of now.
-    pub(crate) fn no_count(&self) {
-        self.executions.clear();
-    }
-
-    /// Nothing is known of the pools, as of a scrape.
-    pub(crate) fn no_pools(&self) {
+    /// How much the pools have to do, where that is known. A pool that nobody asks anything of any more is
+    /// forgotten.
+    pub(crate) fn count_pools(&self, pools: Option<&[PoolCount]>) {
         self.commands.clear();
-    }
-
-    /// How much the pools have to do. A pool that nobody asks anything of any more is forgotten.
-    pub(crate) fn count_pools(&self, pools: &[PoolCount]) {
-        self.commands.clear();
-        for pool in pools {
+        for pool in pools.unwrap_or_default() {
             for (status, count) in [("PENDING", pool.pending), ("CLAIMED", pool.leased)] {
                 let labels = PoolLabels {
                     pool: pool.pool.as_str().to_owned(),

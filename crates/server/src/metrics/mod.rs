@@ -6,6 +6,7 @@
 
 mod book;
 mod gauges;
+mod known;
 mod labels;
 mod neighbours;
 mod platform;

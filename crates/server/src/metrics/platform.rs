@@ -9,6 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use super::book::Book;
 use super::gauges::whole;
+use super::known::Known;
 use super::labels::{CodeLabels, StatusLabels, TableLabels};
 
 #[derive(Debug, Default)]
@@ -19,8 +20,8 @@ pub(crate) struct Platform {
     rejected: Family<CodeLabels, Counter>,
     purged: Family<TableLabels, Counter>,
     rows: Family<StatusLabels, Gauge>,
-    oldest: Gauge,
-    ahead: Gauge,
+    oldest: Known,
+    ahead: Known,
 }
 
 impl Platform {
@@ -74,27 +75,25 @@ impl Platform {
         self.purged.get_or_create_owned(&labels).inc_by(count);
     }
 
-    /// How the outbox stands, as of a scrape.
-    pub(crate) fn outbox(&self, facts: &OutboxFacts, now: Timestamp) {
+    /// How the outbox stands, as of a scrape, where that is known.
+    pub(crate) fn outbox(&self, facts: Option<&OutboxFacts>, now: Timestamp) {
         self.rows.clear();
-        for (status, count) in &facts.rows {
+        let age = |facts: &OutboxFacts| {
+            let waits = facts.oldest_unpublished.map(|oldest| now.since(oldest));
+            whole(waits.unwrap_or_default().as_ms() / 1000)
+        };
+        self.oldest.set(facts.map(age));
+        for (status, count) in facts.into_iter().flat_map(|facts| &facts.rows) {
             let status = status.as_str();
             let labels = StatusLabels { status };
             self.rows.get_or_create_owned(&labels).set(whole(*count));
         }
-        let waits = facts.oldest_unpublished.map(|oldest| now.since(oldest));
-        self.oldest
-            .set(whole(waits.unwrap_or_default().as_ms() / 1000));
     }
 
-    /// Nothing is known of the outbox, as of a scrape. Its age stays what it was last.
-    pub(crate) fn no_outbox(&self) {
-        self.rows.clear();
-    }
-
-    /// How much room there is in the log, as of a scrape.
-    pub(crate) fn room(&self, room: Millis) {
-        self.ahead
-            .set(whole(room.as_ms() / Millis::from_days(1).as_ms()));
+    /// How much room there is in the log, as of a scrape: nothing to tell where that is not known, or where
+    /// there are no parts.
+    pub(crate) fn room(&self, room: Option<Millis>) {
+        let days = |room: Millis| whole(room.as_ms() / Millis::from_days(1).as_ms());
+        self.ahead.set(room.map(days));
     }
 }

@@ -9,6 +9,7 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use super::book::Book;
 use super::gauges::whole;
+use super::known::Known;
 use super::labels::NoLabels;
 
 #[derive(Debug, Default)]
@@ -20,12 +21,12 @@ pub(crate) struct Stream {
     restored: Counter,
     rebuilds: Counter,
     skipped: Counter,
-    cursor: Gauge,
-    epoch: Gauge,
     is_publisher: Gauge,
-    lag_events: Gauge,
-    lag_seconds: Gauge,
-    horizon: Gauge,
+    cursor: Known,
+    epoch: Known,
+    lag_events: Known,
+    lag_seconds: Known,
+    horizon: Known,
     /// Only where there is a NATS server to reach.
     nats: Family<NoLabels, Gauge>,
 }
@@ -73,6 +74,8 @@ impl Stream {
         for (name, text, counter) in counters {
             book.register(format!("event_stream_{name}"), text, counter.clone());
         }
+        let text = "Whether this server publishes";
+        book.register("event_stream_is_publisher", text, it.is_publisher.clone());
         it.register_gauges(book);
         let text = "Whether the NATS server is reached";
         book.register("nats_up", text, it.nats.clone());
@@ -90,11 +93,6 @@ impl Stream {
                 "event_stream_epoch",
                 "How often the stream changed hands",
                 &self.epoch,
-            ),
-            (
-                "event_stream_is_publisher",
-                "Whether this server publishes",
-                &self.is_publisher,
             ),
             (
                 "event_stream_lag_events",
@@ -117,8 +115,8 @@ impl Stream {
         }
     }
 
-    /// How it stands. Numbers of this process only grow, so a counter takes them over as they are.
-    pub(crate) fn stands(&self, status: &StreamStatus) {
+    /// What this process does about it. Its numbers only grow, so a counter takes them over as they are.
+    pub(crate) fn counted(&self, status: &StreamStatus) {
         for (counter, seen) in [
             (&self.published, status.published),
             (&self.duplicates, status.duplicates),
@@ -129,14 +127,19 @@ impl Stream {
         ] {
             counter.inner().fetch_max(seen, Ordering::Relaxed);
         }
-        let position = status.position.map_or(0, |place| place.position);
-        self.cursor.set(position);
-        self.epoch.set(whole(status.epoch.unwrap_or(0)));
         self.is_publisher
             .set(i64::from(&*status.state == "publishing"));
-        self.lag_events.set(whole(status.lag_events));
-        self.lag_seconds.set(whole(status.lag_ms / 1000));
-        self.horizon.set(whole(status.horizon_age_ms / 1000));
+    }
+
+    /// How it stands, where the store tells.
+    pub(crate) fn stands(&self, status: Option<&StreamStatus>) {
+        let told = |number: fn(&StreamStatus) -> i64| status.map(number);
+        self.cursor
+            .set(told(|it| it.position.map_or(0, |place| place.position)));
+        self.epoch.set(told(|it| whole(it.epoch.unwrap_or(0))));
+        self.lag_events.set(told(|it| whole(it.lag_events)));
+        self.lag_seconds.set(told(|it| whole(it.lag_ms / 1000)));
+        self.horizon.set(told(|it| whole(it.horizon_age_ms / 1000)));
     }
 
     /// Whether the NATS server is reached.

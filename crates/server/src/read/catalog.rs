@@ -11,7 +11,7 @@ use noetl_playbook::{CheckOptions, Code, Diagnostic, Document, Severity, check};
 use noetl_store::{CatalogEntry, CatalogKey, NewCatalogEntry};
 use noetl_types::{Digest, ErrorCode, Json, PlaybookPath, Text, sha256};
 
-use crate::runtime::{NotRunnable, Runtime, RuntimeError, catalog_key, is_of_platform};
+use crate::runtime::{NotRunnable, Runtime, RuntimeError, catalog_key};
 
 impl Runtime {
     /// Checks a definition in full and registers it, unless it is only to be checked.
@@ -21,7 +21,7 @@ impl Runtime {
     ) -> Result<RegisterAnswer, RuntimeError> {
         let is_dry_run = request.dry_run;
         let draft = checked(request).await?;
-        if is_of_platform(&draft.path) {
+        if draft.path.is_of_platform() {
             return Err(RuntimeError::refused(
                 ErrorCode::Forbidden,
                 "only an admin may register definitions under `system/`",

@@ -189,14 +189,11 @@ impl FeedFollower {
 
     async fn gap(&mut self) -> Result<Told, RuntimeError> {
         let LogPlace { log_epoch, at } = self.after;
-        let batch = self.runtime.store().feed(at, FeedLimit::clamped(1)).await?;
+        let first = self.runtime.place_behind(at).await?;
         self.has_gap = false;
         Ok(Told::Gap {
             after: self.after,
-            first: batch.events.first().map(|event| LogPlace {
-                log_epoch,
-                at: event.feed,
-            }),
+            first: first.map(|at| LogPlace { log_epoch, at }),
         })
     }
 

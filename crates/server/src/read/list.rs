@@ -3,11 +3,11 @@
 use noetl_api::query::{ExecutionList, ExecutionsQuery};
 use noetl_store::{Execution, ExecutionCursor, ExecutionFilter};
 use noetl_types::limits::{MAX_PAGE_OFFSET, PageLimit};
-use noetl_types::{ErrorCode, ExecutionId, TenantId, Text, Timestamp};
+use noetl_types::{ErrorCode, ExecutionId, PlaybookPath, TenantId, Text, Timestamp};
 
 use super::cursor;
 use super::execution::line;
-use crate::runtime::{Behalf, Runtime, RuntimeError, is_of_platform};
+use crate::runtime::{Behalf, Runtime, RuntimeError};
 
 /// Rows that one page looks at, where a filter has no index. The cursor goes on behind them.
 const MAX_SCANNED: usize = 20_000;
@@ -197,7 +197,11 @@ fn is_hit(row: &Execution, query: &ExecutionsQuery) -> bool {
         path.is_some_and(|path| path.as_str().contains(part.as_str()))
     });
     let is_of = |id| row.facts.catalog_id == Some(id);
-    let is_system = row.facts.path.as_ref().is_some_and(is_of_platform);
+    let is_system = row
+        .facts
+        .path
+        .as_ref()
+        .is_some_and(PlaybookPath::is_of_platform);
     has_path
         && query.system.is_none_or(|wanted| wanted == is_system)
         && (!query.roots || row.facts.parent_execution_id.is_none())

@@ -1,12 +1,14 @@
 //! What a server counts.
 
+use std::error::Error;
 use std::time::Duration;
 
 use noetl_types::{ErrorCode, TenantId};
 
 use crate::runtime::{Runtime, RuntimeError, causes};
 
-/// How long a scrape waits for the store. Whoever scrapes gives up after ten seconds, as a rule.
+/// How long a scrape waits for what the store tells of one thing. Whoever scrapes gives up after ten
+/// seconds, as a rule.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Runtime {
@@ -21,15 +23,9 @@ impl Runtime {
             let text = "what the server counts is not told: an operator has turned that off";
             return Err(RuntimeError::refused(ErrorCode::NotFound, text));
         }
-        // What is counted here matters most while the store does not work.
-        let looked = tokio::time::timeout(PATIENCE, self.look_at_store()).await;
-        if looked.is_err() {
-            tracing::warn!("the store does not say in time how it stands");
-            let gauges = self.metrics().gauges();
-            gauges.no_count();
-            gauges.no_pools();
-            self.metrics().platform().no_outbox();
-        }
+        self.look_at_store().await;
+        // What this process knows matters most while the store does not work.
+        self.metrics().stream().counted(&self.stream_here());
         if let Some(is_reached) = self.reaches_nats() {
             self.metrics().stream().reaches_nats(is_reached);
         }
@@ -39,35 +35,34 @@ impl Runtime {
         })
     }
 
-    /// Takes over what the store knows. What it does not tell is left out.
+    /// Takes over what the store knows. What it does not tell is left out, and that alone: each is asked
+    /// for by itself, and all at once.
     async fn look_at_store(&self) {
-        let (gauges, platform) = (self.metrics().gauges(), self.metrics().platform());
         let (store, now) = (self.store(), self.now());
-        match told("executions", store.executions_by_status().await) {
-            Some(counts) => gauges.count(&counts),
-            None => gauges.no_count(),
-        }
-        match told("pools", store.pool_counts().await) {
-            Some(pools) => gauges.count_pools(&pools),
-            None => gauges.no_pools(),
-        }
-        match told("outbox", store.outbox_facts().await) {
-            Some(facts) => platform.outbox(&facts, now),
-            None => platform.no_outbox(),
-        }
-        if let Some(Some(until)) = told("partitions", store.months_until().await) {
-            platform.room(until.since(now));
-        }
-        if let Some(status) = told("stream", self.stream_status().await) {
-            self.metrics().stream().stands(&status);
-        }
+        let (runs, pools, outbox, room, stream) = tokio::join!(
+            told("executions", store.executions_by_status()),
+            told("pools", store.pool_counts()),
+            told("outbox", store.outbox_facts()),
+            told("partitions", store.months_until()),
+            told("stream", self.stream_status()),
+        );
+        let (gauges, platform) = (self.metrics().gauges(), self.metrics().platform());
+        gauges.count(runs.as_ref());
+        gauges.count_pools(pools.as_deref());
+        platform.outbox(outbox.as_ref(), now);
+        platform.room(room.flatten().map(|until| until.since(now)));
+        self.metrics().stream().stands(stream.as_ref());
     }
 }
 
-/// What the store tells of something; nothing where it does not.
-fn told<T, E: std::error::Error>(what: &str, found: Result<T, E>) -> Option<T> {
-    if let Err(error) = &found {
-        tracing::warn!(what, error = %causes(error), "nobody knows how this stands");
-    }
-    found.ok()
+/// What the store tells of something; nothing where it does not, or not in time.
+async fn told<T, E: Error>(what: &str, asked: impl Future<Output = Result<T, E>>) -> Option<T> {
+    let found = tokio::time::timeout(PATIENCE, asked).await;
+    let reason = match found {
+        Ok(Ok(found)) => return Some(found),
+        Ok(Err(error)) => causes(&error),
+        Err(_) => "the store does not say it in time".into(),
+    };
+    tracing::warn!(what, error = %reason, "nobody knows how this stands");
+    None
 }

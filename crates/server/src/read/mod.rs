@@ -4,6 +4,7 @@
 //! nothing but what is no part of any execution: definitions, and who works here.
 
 mod analyze;
+mod approvals;
 mod archive;
 mod as_of;
 mod catalog;
@@ -17,6 +18,7 @@ mod events;
 mod execution;
 mod explain;
 mod follow;
+mod holdings;
 mod known_workers;
 mod list;
 mod metrics;

@@ -1,6 +1,7 @@
 //! Whether this server can work.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use noetl_api::health::{Health, Ready};
@@ -19,23 +20,26 @@ const LONGEST_WALL: usize = 300;
 impl Runtime {
     /// Looks at what no request can do without.
     pub async fn ready(&self) -> Ready {
-        let store = self.store_answers().await;
+        // Together, since whoever probes waits for little more than one of them.
+        let (store, tables, walls) = tokio::join!(
+            self.store_answers(),
+            self.tables_are_there(),
+            tokio::time::timeout(PATIENCE, self.walls_missing()),
+        );
+        if store.is_err() {
+            // What answers next may be another one.
+            self.tables_seen().store(false, Ordering::Relaxed);
+        }
         let machine_id = if self.has_machine_id() {
             Ok(())
         } else {
             Err("the lease of the machine id has run out".into())
         };
-        let migrations = if store.is_ok() {
-            self.tables_are_there().await
-        } else {
-            Err("the store does not answer".into())
+        let mut ready = Ready::of([("store", store), ("machine_id", machine_id)]);
+        ready = match tables {
+            Ok(()) => ready.and("migrations", Health::Ok, Ok(())),
+            Err((health, reason)) => ready.and("migrations", health, Err(reason)),
         };
-        let checks = [
-            ("store", store),
-            ("machine_id", machine_id),
-            ("migrations", migrations),
-        ];
-        let mut ready = Ready::of(checks);
         // What was looked at and is no worry is well.
         ready = ready.and("partitions", Health::Ok, Ok(()));
         if self.settings().keys.is_some() {
@@ -59,11 +63,6 @@ impl Runtime {
                 Some(found) => ready.and(name, Health::Degraded, found),
                 None => ready,
             });
-        // A store that is not well was found out above; it is not waited for twice.
-        if ready.status == Health::Failed {
-            return ready;
-        }
-        let walls = tokio::time::timeout(PATIENCE, self.walls_missing()).await;
         ready.with_walls(walls.ok().and_then(Result::ok).unwrap_or_default())
     }
 
@@ -91,16 +90,31 @@ impl Runtime {
         Ok(of_log.chain(found).take(MOST_WALLS).collect())
     }
 
-    /// A store is migrated when it is opened; somebody may put another in its place afterwards.
-    async fn tables_are_there(&self) -> Result<(), Text> {
-        match tokio::time::timeout(PATIENCE, self.store().tables()).await {
-            Ok(Ok(tables)) => match tables.values().filter(|is_there| !**is_there).count() {
-                0 => Ok(()),
-                missing => Err(format!("{missing} tables are missing").into()),
-            },
-            Ok(Err(error)) => Err(RuntimeError::from(error).into_problem().detail),
-            Err(_) => Err("the store does not say which tables it has".into()),
+    /// A store is migrated when it is opened; somebody may put another in its place afterwards. Only
+    /// tables that are known to be missing stop the work: what lists them may merely be busy. Once all
+    /// were there they are not asked for again while the store answers.
+    async fn tables_are_there(&self) -> Result<(), (Health, Text)> {
+        if self.tables_seen().load(Ordering::Relaxed) {
+            return Ok(());
         }
+        let tables = match tokio::time::timeout(PATIENCE, self.store().tables()).await {
+            Ok(Ok(tables)) => tables,
+            Ok(Err(error)) => {
+                let reason = RuntimeError::from(error).into_problem().detail;
+                return Err((Health::Degraded, reason));
+            }
+            Err(_) => {
+                let reason = "the store does not say which tables it has".into();
+                return Err((Health::Degraded, reason));
+            }
+        };
+        let missing = tables.values().filter(|is_there| !**is_there).count();
+        if missing > 0 {
+            let reason = format!("{missing} tables are missing").into();
+            return Err((Health::Failed, reason));
+        }
+        self.tables_seen().store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     async fn store_answers(&self) -> Result<(), Text> {

@@ -6,10 +6,7 @@ use noetl_api::query::PoolsQuery;
 use noetl_api::runtime::{
     PoolHeartbeatAnswer, PoolView, Pools, RegisterWorker, RuntimeView, WorkerName,
 };
-use noetl_store::{
-    CommandChoice, CommandFilter, NewRuntime, PoolCount, Runtime as Registered, RuntimeKind,
-};
-use noetl_types::limits::PageLimit;
+use noetl_store::{NewRuntime, PoolCount, Runtime as Registered, RuntimeKind};
 use noetl_types::{ErrorCode, Json, PoolName, TenantId, Text, WorkerId};
 
 use super::known_workers::{DRAIN, POOL_LABEL, Seat, Seats, is_asked_to_leave};
@@ -31,7 +28,7 @@ impl Runtime {
         worker: RegisterWorker,
     ) -> Result<RuntimeView, RuntimeError> {
         let kind = kind_of(worker.kind.as_ref())?;
-        worker_id(&worker.name)?;
+        let worker_id = worker_id(&worker.name)?;
         if let Some(pool) = worker.labels.get(POOL_LABEL) {
             let pool = pool
                 .as_str()
@@ -41,7 +38,7 @@ impl Runtime {
         } else {
             self.behalf().queue_of(&PoolName::shared())?;
         }
-        let kept_name = self.kept_name(&worker.name);
+        let kept_name = self.kept_name(&worker_id);
         self.check_name(kind, &kept_name).await?;
         let detail = Json::object([
             ("status", Json::from(worker.status)),
@@ -72,8 +69,9 @@ impl Runtime {
         worker: WorkerName,
     ) -> Result<PoolHeartbeatAnswer, RuntimeError> {
         let kind = kind_of(worker.kind.as_ref())?;
+        let worker_id = worker_id(&worker.name)?;
         let now = self.now();
-        let kept_name = self.kept_name(&worker.name);
+        let kept_name = self.kept_name(&worker_id);
         if self.behalf().pools.is_some()
             && let Some(seat) = self.seat(kind, &kept_name).await?
         {
@@ -87,7 +85,7 @@ impl Runtime {
         }
         // What was leased is kept lease by lease, and told there; this is for claims by name.
         let cancel = match kind {
-            RuntimeKind::WorkerPool => self.keep_claims(&worker_id(&worker.name)?).await?,
+            RuntimeKind::WorkerPool => self.keep_claims(&worker_id).await?,
             RuntimeKind::ServerApi | RuntimeKind::Broker => Vec::new(),
         };
         Ok(PoolHeartbeatAnswer {
@@ -102,8 +100,8 @@ impl Runtime {
     /// registers again has forgotten it.
     pub async fn drain_worker(&self, worker: WorkerName) -> Result<RuntimeView, RuntimeError> {
         let kind = kind_of(worker.kind.as_ref())?;
+        let kept_name = self.kept_name(&worker_id(&worker.name)?);
         let known = self.store().runtimes(kind).await?;
-        let kept_name = self.kept_name(&worker.name);
         let known = known.into_iter().find(|known| known.name == kept_name);
         let known = known.ok_or_else(|| {
             let text = format!("there is no worker `{}`", worker.name);
@@ -134,7 +132,7 @@ impl Runtime {
         &self,
         worker_id: &WorkerId,
     ) -> Result<Option<Addressee>, RuntimeError> {
-        let kept_name = self.kept_name(&worker_id.as_str().into());
+        let kept_name = self.kept_name(worker_id);
         let known = self.store().runtimes(RuntimeKind::WorkerPool).await?;
         let known = known.into_iter().find(|known| known.name == kept_name);
         let detail = known.and_then(|known| known.detail);
@@ -188,32 +186,20 @@ impl Runtime {
         if self.behalf().pools.is_none() {
             return Ok(());
         }
-        let mut filter = CommandFilter {
-            tenant_id: self.tenant().clone(),
-            choice: CommandChoice::Open,
-            execution_id: None,
-            pool: None,
-            worker: Some(worker_id.clone()),
-            after: None,
-            limit: PageLimit::MAX,
-        };
-        loop {
-            let page = self.store().commands(filter.clone()).await?;
-            for command in &page.commands {
+        let mut holdings = self.holdings(worker_id);
+        while let Some(commands) = holdings.next(self.store()).await? {
+            for command in &commands {
                 self.behalf().check(self.tenant(), &command.pool)?;
             }
-            match page.next {
-                Some(next) => filter.after = Some(next),
-                None => return Ok(()),
-            }
         }
+        Ok(())
     }
 
     /// Forgets a worker and ends its leases. It may do so twice.
     pub async fn worker_leaves(&self, worker: WorkerName) -> Result<(), RuntimeError> {
         let kind = kind_of(worker.kind.as_ref())?;
         let worker_id = worker_id(&worker.name)?;
-        let kept_name = self.kept_name(&worker.name);
+        let kept_name = self.kept_name(&worker_id);
         if self.behalf().pools.is_some()
             && let Some(seat) = self.seat_now(kind, &kept_name).await?
         {
@@ -266,12 +252,13 @@ impl Runtime {
     }
 
     /// The name that a worker is kept under. Those of the default tenant have their own; others have
-    /// one that begins with their tenant and that no worker can give itself.
-    pub(crate) fn kept_name(&self, name: &Text) -> Text {
+    /// one that begins with their tenant and that no worker can give itself: of a name that nobody
+    /// checked there is none.
+    pub(crate) fn kept_name(&self, worker_id: &WorkerId) -> Text {
         if *self.tenant() == TenantId::default() {
-            return name.clone();
+            return Text::from(worker_id);
         }
-        format!("{}{APART}{name}", self.tenant()).into()
+        format!("{}{APART}{worker_id}", self.tenant()).into()
     }
 
     /// The name that a worker gave itself; `None` if it is another tenant's.

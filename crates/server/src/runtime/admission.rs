@@ -3,7 +3,6 @@
 use noetl_store::{DedupClaim, ExecutionFacts};
 use noetl_types::{ErrorCode, Json, JsonMap, PlaybookPath, PoolName, Scope, TenantId};
 
-use super::behalf::is_of_platform;
 use super::claim::Once;
 use super::error::RuntimeError;
 use super::quota::Admission;
@@ -55,7 +54,7 @@ impl Runtime {
     /// the platform. So only an admin says what else runs there, with which input, and under which of the keys
     /// that servers agree by.
     fn check_platform(&self, candidate: &Candidate<'_>) -> Result<(), RuntimeError> {
-        let is_shipped = is_of_platform(candidate.path());
+        let is_shipped = candidate.path().is_of_platform();
         let is_of_users = !is_shipped && candidate.facts.pool != PoolName::system();
         if is_of_users || self.behalf().may(Scope::Admin) {
             return Ok(());
@@ -76,7 +75,7 @@ impl Runtime {
         let behalf = self.behalf();
         let is_operator = *self.tenant() == TenantId::default() && behalf.may(Scope::Admin);
         candidate.is_child && behalf.may(Scope::Worker)
-            || is_operator && is_of_platform(candidate.path())
+            || is_operator && candidate.path().is_of_platform()
     }
 
     /// Whether a run began before under the same key, or for the same message.
@@ -100,8 +99,8 @@ pub(super) fn check_platform_child(
     child: &PlaybookPath,
     payload: Option<&Json>,
 ) -> Result<(), RuntimeError> {
-    let is_of_users = !parent.is_some_and(is_of_platform);
-    if is_of_users && is_of_platform(child) && !payload.is_none_or(is_empty) {
+    let is_of_users = !parent.is_some_and(PlaybookPath::is_of_platform);
+    if is_of_users && child.is_of_platform() && !payload.is_none_or(is_empty) {
         return Err(with_input());
     }
     Ok(())

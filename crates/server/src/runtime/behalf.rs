@@ -11,14 +11,6 @@ use super::capability::Capability;
 use super::error::RuntimeError;
 use super::globs;
 
-/// Definitions of the platform's own lie under this path.
-const PLATFORM: &str = "system/";
-
-/// Whether a playbook is one that keeps the platform going.
-pub(crate) fn is_of_platform(path: &PlaybookPath) -> bool {
-    path.as_str().starts_with(PLATFORM)
-}
-
 /// Whom calls are made for.
 ///
 /// It comes from an identity, never from what a request says. What belongs to another tenant is as
@@ -75,10 +67,13 @@ impl Behalf {
     /// one of the platform's own.
     pub(crate) fn check_change(&self, path: &PlaybookPath) -> Result<(), RuntimeError> {
         self.check_path(path)?;
-        if !is_of_platform(path) || self.may(Scope::Admin) {
+        if !path.is_of_platform() || self.may(Scope::Admin) {
             return Ok(());
         }
-        let text = format!("only an admin may change what is under `{PLATFORM}`");
+        let text = format!(
+            "only an admin may change what is under `{}`",
+            PlaybookPath::PLATFORM
+        );
         Err(RuntimeError::refused(ErrorCode::Forbidden, text))
     }
 

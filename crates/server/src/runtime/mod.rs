@@ -49,6 +49,7 @@ mod upkeep;
 mod worker_api;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use noetl_api::command::LeasedCommand;
@@ -73,7 +74,6 @@ use crate::read::{KnownWorkers, SeqSeen};
 use crate::vault::Signer;
 use alarms::Alarms;
 pub use behalf::Behalf;
-pub(crate) use behalf::is_of_platform;
 pub use capability::Capability;
 use classic::Claims;
 use definition::Definitions;
@@ -135,6 +135,8 @@ struct Core {
     lent: SecretsOfRuns,
     /// What is known of workers, as of a moment ago.
     known_workers: KnownWorkers,
+    /// Whether all tables were there when somebody looked.
+    tables_seen: AtomicBool,
     opened_at: Timestamp,
     alarms: Alarms,
     metrics: Arc<Metrics>,
@@ -348,6 +350,11 @@ impl Runtime {
         &self.core.known_workers
     }
 
+    /// Whether all tables were there when somebody looked.
+    pub(crate) fn tables_seen(&self) -> &AtomicBool {
+        &self.core.tables_seen
+    }
+
     /// What is not as it should be with the store.
     pub(crate) fn worries(&self) -> Vec<Worry> {
         self.core.worries.all()
@@ -453,6 +460,7 @@ impl Core {
             claims: Claims::default(),
             lent: SecretsOfRuns::default(),
             known_workers: KnownWorkers::default(),
+            tables_seen: AtomicBool::default(),
             alarms: Alarms::default(),
             worries: Worries::default(),
             metrics: Arc::default(),

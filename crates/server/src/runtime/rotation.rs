@@ -51,13 +51,16 @@ impl Runtime {
     ) -> Result<WalletRotation, RuntimeError> {
         let keys = self.keys()?;
         self.jot(|act| act.key_id = Some(keys.current().kid().clone()));
-        let rotated = WalletRotation {
-            credential: self.rotate_kept(keys, whose.clone(), request).await?,
-            keychain: self.rotate_cached(keys, whose, request).await?,
-        };
-        let done = rotated.credential.done.and(rotated.keychain.done);
-        self.metrics().secrets().rotated(done);
-        Ok(rotated)
+        // Each is counted as it is done: what follows may fail.
+        let counts = self.metrics().secrets();
+        let credential = self.rotate_kept(keys, whose.clone(), request).await?;
+        counts.rotated(credential.done);
+        let keychain = self.rotate_cached(keys, whose, request).await?;
+        counts.rotated(keychain.done);
+        Ok(WalletRotation {
+            credential,
+            keychain,
+        })
     }
 
     async fn rotate_kept(

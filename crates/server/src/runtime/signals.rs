@@ -1,20 +1,16 @@
-//! Signals, decisions of people, and what runs wait for.
+//! Signals and decisions of people, for runs that wait.
 
 use std::sync::Arc;
 
-use noetl_api::query::ApprovalsQuery;
 use noetl_api::signal::{
-    ApprovalList, ApprovalView, ApproveAnswer, ApproveRequest, BroadcastAnswer, SignalAnswer,
-    SignalRequest,
+    ApproveAnswer, ApproveRequest, BroadcastAnswer, SignalAnswer, SignalRequest,
 };
 use noetl_engine::{
     Approve, CacheAnswer, CacheHit, CacheKey, CachedResult, Decided, Input, Origin, Signal, Verdict,
 };
 use noetl_store::{Broadcast, MatchKey, OpenWait, WaitChoice, WaitFilter, WaitPlace};
 use noetl_types::limits::PageLimit;
-use noetl_types::{
-    CommandId, ErrorCode, ExecutionId, Json, Millis, SignalId, TenantId, Text, Timestamp,
-};
+use noetl_types::{ErrorCode, ExecutionId, Json, Millis, SignalId, TenantId, Text, Timestamp};
 use tokio::task::JoinSet;
 
 use super::claim::Once;
@@ -27,9 +23,6 @@ const BROADCAST_LIVES: Millis = Millis::from_secs(30 * 24 * 3600);
 
 /// Runs that a broadcast tells at once.
 const TOLD_AT_ONCE: usize = 64;
-
-/// Pages of waits that are looked at for a caller who has few of them.
-const MOST_PAGES: usize = 40;
 
 impl Runtime {
     /// Sends a signal to an execution. One that nobody waits for is kept for a while.
@@ -180,7 +173,8 @@ impl Runtime {
         Ok(delivered)
     }
 
-    async fn waits(
+    /// A page of what runs of the tenant wait for.
+    pub(crate) async fn waits(
         &self,
         choice: WaitChoice,
         after: Option<WaitPlace>,
@@ -226,112 +220,6 @@ impl Runtime {
             decision: decision.as_str().into(),
         })
     }
-
-    /// A page of what waits for a person.
-    pub async fn approvals(&self, query: ApprovalsQuery) -> Result<ApprovalList, RuntimeError> {
-        let mut after = query.cursor.as_deref().map(read_place).transpose()?;
-        if let Some(only) = query.execution_id {
-            self.execution_row(only).await?;
-            after = after.max(before(only));
-        }
-        let wanted = query.limit.unwrap_or(PageLimit::MAX).get();
-        let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
-        let (page, next) = self
-            .own_approvals(after, wanted, query.execution_id)
-            .await?;
-        let view = |wait: OpenWait| {
-            let detail = |key: &str| {
-                let detail = wait.detail.as_ref()?;
-                detail.get(key).filter(|value| !value.is_null()).cloned()
-            };
-            ApprovalView {
-                execution_id: wait.place.execution_id,
-                step: wait.step.clone(),
-                index: wait.index,
-                title: detail("title"),
-                message: detail("message"),
-                form: detail("form"),
-                approvers: detail("approvers").unwrap_or_else(|| Json::from(Vec::new())),
-                quorum: detail("quorum"),
-                since: wait.since,
-                until: wait.until,
-            }
-        };
-        Ok(ApprovalList {
-            approvals: page.into_iter().map(view).collect(),
-            next_cursor: next.map(write_place),
-        })
-    }
-
-    /// So many waits for people behind a place that are there for the caller, perhaps of one run alone, and
-    /// the place behind which others may be.
-    async fn own_approvals(
-        &self,
-        mut after: Option<WaitPlace>,
-        wanted: usize,
-        only: Option<ExecutionId>,
-    ) -> Result<(Vec<OpenWait>, Option<WaitPlace>), RuntimeError> {
-        let most = usize::try_from(PageLimit::MAX.get()).unwrap_or(usize::MAX);
-        let (mut sight, mut own) = (self.sight(), Vec::new());
-        for _ in 0..MOST_PAGES {
-            let page = self.waits(WaitChoice::Approvals, after).await?;
-            let is_last = page.len() < most;
-            for wait in page {
-                let run = wait.place.execution_id;
-                // The waits of a run follow each other.
-                if only.is_some_and(|only| only != run) {
-                    return Ok((own, None));
-                }
-                if own.len() == wanted {
-                    return Ok((own, after));
-                }
-                after = Some(wait.place);
-                if sight.has(run).await? {
-                    own.push(wait);
-                }
-            }
-            if is_last {
-                return Ok((own, None));
-            }
-        }
-        Ok((own, after))
-    }
-}
-
-/// The place before all waits of a run: no command has so low an id.
-fn before(execution_id: ExecutionId) -> Option<WaitPlace> {
-    let command_id = CommandId::new(1).ok()?;
-    Some(WaitPlace {
-        execution_id,
-        command_id,
-        number: 0,
-    })
-}
-
-/// A place as clients hand it back. It gives no rights: whose waits are listed comes from the identity.
-fn write_place(place: WaitPlace) -> Text {
-    let WaitPlace {
-        execution_id,
-        command_id,
-        number,
-    } = place;
-    format!("{execution_id}.{command_id}.{number}").into()
-}
-
-fn read_place(text: &str) -> Result<WaitPlace, RuntimeError> {
-    let read = || {
-        let mut parts = text.split('.');
-        let place = WaitPlace {
-            execution_id: parts.next()?.parse().ok()?,
-            command_id: parts.next()?.parse().ok()?,
-            number: parts.next()?.parse().ok()?,
-        };
-        parts.next().is_none().then_some(place)
-    };
-    read().ok_or_else(|| {
-        let text = "the cursor is not one that this list gave";
-        RuntimeError::refused(ErrorCode::BadQuery, text)
-    })
 }
 
 impl Core {

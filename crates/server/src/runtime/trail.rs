@@ -149,13 +149,21 @@ impl Runtime {
     /// Notes an act, durably. Where that fails for now it is written later, and refused is only what
     /// would hand out a secret without a trace.
     pub(crate) async fn note(&self, act: Act) -> Result<(), RuntimeError> {
-        if let Some(secret) = &act.secret {
-            let outcome = (act.outcome == Act::OK).then_some(()).ok_or(&*act.outcome);
-            let secrets = self.core.metrics.secrets();
-            secrets.acted(secret.operation, outcome);
-        }
         let must_be_written = act.hands_out() && self.settings().secret_audit_required;
-        if self.written(act).await || !must_be_written {
+        let operation = act.secret.as_ref().map(|secret| secret.operation);
+        let outcome = act.outcome.clone();
+        let is_refused = !self.written(act).await && must_be_written;
+        // What is refused here was not done, whatever was meant.
+        let outcome = if is_refused {
+            ErrorCode::StoreUnavailable.as_str().into()
+        } else {
+            outcome
+        };
+        if let Some(operation) = operation {
+            let outcome = (outcome == Act::OK).then_some(()).ok_or(&*outcome);
+            self.core.metrics.secrets().acted(operation, outcome);
+        }
+        if !is_refused {
             return Ok(());
         }
         let text = "the trail cannot be written now, and no secret is handed out without a trace; \

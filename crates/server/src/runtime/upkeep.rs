@@ -152,7 +152,7 @@ mod tests {
         assert_eq!((told.what, told.health), ("outbox", Health::Degraded));
         // What else is counted is still told.
         let text = runtime.metrics_text().await.unwrap();
-        assert!(text.contains("noetl_partitions_ahead_days"), "{text}");
+        assert!(text.contains("noetl_event_stream_lag_events 0\n"), "{text}");
         assert!(!text.contains("noetl_outbox_rows{"), "{text}");
     }
 

@@ -2,7 +2,7 @@
 
 use noetl_types::{FeedPosition, StoredEvent};
 
-use super::message::FeedItem;
+use super::message::{FeedMessage, Unreadable};
 
 /// How much of the feed one read gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,12 +49,16 @@ impl InFeed for StoredEvent {
     }
 }
 
-impl InFeed for FeedItem {
+impl InFeed for FeedMessage {
     fn place(&self) -> FeedPosition {
-        match self {
-            Ok(message) => message.feed,
-            Err(unreadable) => unreadable.feed,
-        }
+        self.feed
+    }
+}
+
+/// What cannot be read has a place all the same.
+impl<T: InFeed> InFeed for Result<T, Unreadable> {
+    fn place(&self) -> FeedPosition {
+        self.as_ref().map_or_else(|it| it.feed, InFeed::place)
     }
 }
 
@@ -69,6 +73,24 @@ impl<T> FeedBatch<T> {
             next: events.last().map_or(after, InFeed::place),
             events,
             is_full: is_full || is_cut,
+        }
+    }
+
+    /// Whether it gives nothing while there may be more behind it: all of it was passed by.
+    #[cfg(any(feature = "sqlite", feature = "postgres"))]
+    pub(crate) fn is_passed_by(&self) -> bool {
+        self.events.is_empty() && self.is_full
+    }
+}
+
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+impl<T> FeedBatch<Result<T, Unreadable>> {
+    /// What can be read of it. The next read goes on behind all of it.
+    pub(crate) fn readable(self) -> FeedBatch<T> {
+        FeedBatch {
+            events: self.events.into_iter().flatten().collect(),
+            next: self.next,
+            is_full: self.is_full,
         }
     }
 }

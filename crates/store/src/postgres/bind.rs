@@ -137,6 +137,13 @@ fn is_passing(state: &SqlState) -> bool {
     matches!(class, Some("08" | "40" | "53" | "55" | "57" | "58"))
 }
 
+/// What the server said was wrong, where it was that.
+pub(super) fn state_of(error: &StoreError) -> Option<&SqlState> {
+    let (StoreError::Retry { cause, .. } | StoreError::Fatal { cause }) = error;
+    let told = cause.downcast_ref::<tokio_postgres::Error>();
+    told.and_then(tokio_postgres::Error::code)
+}
+
 /// Whether a row of the same key was there already.
 pub(super) fn is_taken(error: &tokio_postgres::Error) -> bool {
     error.code() == Some(&SqlState::UNIQUE_VIOLATION)

@@ -3,14 +3,12 @@
 //! Whatever a statement gives crosses the wire, also what its reader has no use for any more: so the
 //! statements themselves keep to what a page may hold.
 
-use std::pin::pin;
 use std::sync::LazyLock;
 
-use futures_util::TryStreamExt as _;
 use noetl_types::{ExecutionId, Version};
-use tokio_postgres::RowStream;
+use tokio_postgres::Row;
 
-use super::bind::{cells, failure};
+use super::bind::cells;
 use super::pool::Pool;
 use super::query::{self, Param};
 use super::stream::bytes_of;
@@ -24,9 +22,7 @@ const MAY_NAME_OBJECT: &str = "meta::text LIKE '%object%'";
 /// Events with what they have in bytes.
 static MEASURED: LazyLock<String> = LazyLock::new(|| {
     let columns = row::gist_columns(MAY_NAME_OBJECT);
-    let large = row::large_gist_columns(MAY_NAME_OBJECT);
-    let bytes: Vec<_> = large.iter().map(|column| bytes_of(column)).collect();
-    let bytes = bytes.join(" + ");
+    let bytes = row::gist_bytes(MAY_NAME_OBJECT, bytes_of);
     format!(
         "SELECT {columns}, {bytes} AS bytes FROM event
          WHERE execution_id = $1 AND seq > $2 ORDER BY seq LIMIT $3::bigint"
@@ -61,54 +57,56 @@ pub(super) async fn gists(
     page: LogPage,
 ) -> Result<Gists, StoreError> {
     match current(pool, execution_id, after, page).await? {
-        Found::Rows(rows) => Ok(Gists::Rows(rows)),
-        Found::Large | Found::Old => query::events(pool, execution_id, after, page)
+        Some(rows) => Ok(Gists::Rows(rows)),
+        None => query::events(pool, execution_id, after, page)
             .await
             .map(Gists::Whole),
     }
 }
 
-/// What a statement found.
-enum Found {
-    Rows(GistRows),
-    /// An event that shows nothing large.
+/// Why a row is not for a page.
+enum Unfit {
+    /// The statement shows nothing large, and the row is.
     Large,
-    /// An event that is not of the current schema version.
+    /// It is not of the current schema version.
     Old,
 }
 
+/// A page, if all of its events are of the current schema version. Rows are read as they come, while the
+/// server still looks for those behind them.
 async fn current(
     pool: &Pool,
     execution_id: ExecutionId,
     after: Version,
     page: LogPage,
-) -> Result<Found, StoreError> {
+) -> Result<Option<GistRows>, StoreError> {
     let mut client = pool.get().await?;
     let events = i64::from(page.get());
     let most = i64::try_from(row::GIST_BYTES).unwrap_or(i64::MAX);
     // As many as are asked for, of this size, are no more than a page holds.
     for (sql, bytes) in [(&SMALL, most / events), (&ANY, most)] {
         let params: [Param<'_>; 4] = [&execution_id.get(), &after.get(), &events, &bytes];
-        let rows = client.stream(sql, &params).await?;
-        match read(rows, GistRows::new(execution_id)).await? {
-            Found::Large => {}
-            found @ (Found::Rows(_) | Found::Old) => return Ok(found),
+        let (mut found, mut unfit) = (GistRows::new(execution_id), None);
+        let read = client.each(sql, &params, |next| {
+            unfit = push(&mut found, next)?;
+            Ok(unfit.is_none() && found.bytes() < row::GIST_BYTES)
+        });
+        read.await?;
+        match unfit {
+            None => return Ok(Some(found)),
+            Some(Unfit::Large) => {}
+            Some(Unfit::Old) => return Ok(None),
         }
     }
-    Ok(Found::Large)
+    Ok(None)
 }
 
-/// Reads rows as they come, while the server still looks for those behind them.
-async fn read(rows: RowStream, mut found: GistRows) -> Result<Found, StoreError> {
-    let mut rows = pin!(rows);
-    while let Some(row) = rows.try_next().await.map_err(failure)? {
-        let mark = row.len() - 1;
-        if row.get(mark) {
-            return Ok(Found::Large);
-        }
-        if !row::push_gist(&mut found, cells(&row, 0, mark))? {
-            return Ok(Found::Old);
-        }
+/// Adds a row to a page, if it is for it.
+fn push(found: &mut GistRows, next: &Row) -> Result<Option<Unfit>, StoreError> {
+    let mark = next.len() - 1;
+    if next.get(mark) {
+        return Ok(Some(Unfit::Large));
     }
-    Ok(Found::Rows(found))
+    let is_current = row::push_gist(found, cells(next, 0, mark))?;
+    Ok((!is_current).then_some(Unfit::Old))
 }

@@ -49,6 +49,8 @@ use noetl_types::{
 };
 
 use self::line::PostgresLine;
+#[cfg(test)]
+pub(crate) use self::open::MIGRATIONS;
 use self::owner::Owner;
 use self::pool::{Plans, Pool};
 use self::stream::{FeedBase, KnownBase};

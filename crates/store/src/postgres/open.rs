@@ -1,20 +1,24 @@
 //! Opening a database: the settings that promises rest on, the migrations, the months ahead.
 
+use std::time::Duration;
+
 use noetl_types::Digest;
+use tokio::time::{Instant, sleep};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, GenericClient, Row, Transaction};
 
 use super::PostgresOptions;
-use super::bind::failure;
+use super::bind::{failure, state_of};
 use super::function::{APPEND, APPEND_SHARED};
 use super::owner::{self, Guest, Owner};
 use super::pool::Pool;
 use super::query::Param;
 use super::stream::FeedBase;
 use super::{partition, rebase, rights, stream};
-use crate::error::StoreError;
+use crate::error::{Cause, StoreError};
 use crate::migration::{Applied, Migration, OLDEST_PROGRAM, Schema, pending};
 
-pub(super) static MIGRATIONS: [Migration; 10] = [
+pub(crate) static MIGRATIONS: [Migration; 11] = [
     Migration {
         version: 1,
         name: "tables",
@@ -62,8 +66,13 @@ pub(super) static MIGRATIONS: [Migration; 10] = [
     },
     Migration {
         version: 10,
+        name: "outbox_unpublished",
+        sql: include_str!("migrations/0010_outbox_unpublished.sql"),
+    },
+    Migration {
+        version: 11,
         name: "purge",
-        sql: include_str!("migrations/0010_purge.sql"),
+        sql: include_str!("migrations/0011_purge.sql"),
     },
 ];
 
@@ -87,6 +96,11 @@ enum OpenError {
          a server of this version"
     )]
     OldTables { version: i64, newest: i64 },
+    #[error(
+        "the tables are not up to date, and others hold a lock that the next migration needs: end the \
+         transactions that are open on them (pg_stat_activity shows which), or start again later"
+    )]
+    Locked(#[source] Cause),
 }
 
 /// Looks whether the database can be trusted, and as whom the server is let in.
@@ -97,7 +111,9 @@ pub(super) async fn check(pool: &Pool, options: &PostgresOptions) -> Result<Gues
     };
     let client = pooled.client()?;
     check_server(client, options).await?;
-    Guest::of(client).await
+    let guest = Guest::of(client).await?;
+    pooled.done();
+    Ok(guest)
 }
 
 /// What only the owner of the tables may do before anybody works with them.
@@ -107,7 +123,7 @@ pub(super) async fn prepare(
 ) -> Result<FeedBase, StoreError> {
     let mut pooled = owner.get().await?;
     let client = pooled.client()?;
-    let migrated = migrate(client, &options.schema, owner).await;
+    let migrated = migrate(client, &options.schema, owner, PATIENCE).await;
     migrated.map_err(|error| owner.why_not_done(error))?;
     let ahead = (options.now, options.months_ahead);
     if let Err(error) = partition::ensure_ahead(client, owner, ahead).await {
@@ -118,7 +134,9 @@ pub(super) async fn prepare(
             return Err(owner.why_not_done(error));
         }
     }
-    rebase::rebase(owner.pool(), client).await
+    let base = rebase::rebase(owner.pool(), client).await?;
+    pooled.done();
+    Ok(base)
 }
 
 /// What is needed to read tables that are up to date; others are refused, and nothing is changed.
@@ -128,7 +146,9 @@ pub(super) async fn look(pool: &Pool) -> Result<FeedBase, StoreError> {
         return Err(StoreError::fatal(OpenError::OldTables { version, newest }));
     }
     let mut pooled = pool.get().await?;
-    stream::base(pooled.client()?).await
+    let base = stream::base(pooled.client()?).await?;
+    pooled.done();
+    Ok(base)
 }
 
 /// How far the tables are, which are not changed.
@@ -142,6 +162,7 @@ pub(super) async fn schema(pool: &Pool) -> Result<Schema, StoreError> {
     } else {
         Applied::default()
     };
+    pooled.done();
     Schema::of(&MIGRATIONS, &applied).map_err(StoreError::fatal)
 }
 
@@ -176,12 +197,54 @@ async fn check_server(client: &Client, options: &PostgresOptions) -> Result<(), 
     Ok(())
 }
 
-/// An index of a large table takes longer than a statement may elsewhere.
-const PATIENCE: &str = "SET LOCAL statement_timeout = '30min'";
+/// How long tables may take to be brought up to date: an index of a large one takes longer than a
+/// statement may elsewhere, and others may have what is needed in hand.
+const PATIENCE: Duration = Duration::from_mins(30);
 
-/// One transaction under one lock, so that of many processes that start together one migrates and
-/// the others find it done. Where all is there nothing is made, so that who owns nothing may look too.
-async fn migrate(client: &mut Client, schema: &str, owner: &Owner) -> Result<(), StoreError> {
+/// How long a lock is waited for at a time: so long does whoever comes behind wait as well.
+const LOCK_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How long others have the locks between two tries.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Brings the tables up to date. A migration that does not get a lock in time is taken back and tried
+/// again, so that nobody is kept from a table by one that only waits for it.
+pub(super) async fn migrate(
+    client: &mut Client,
+    schema: &str,
+    owner: &Owner,
+    patience: Duration,
+) -> Result<(), StoreError> {
+    let end = Instant::now() + patience;
+    loop {
+        match step(client, schema, owner).await {
+            Ok(Step::Last) => return Ok(()),
+            Ok(Step::More) => {}
+            Err(error) if state_of(&error) != Some(&SqlState::LOCK_NOT_AVAILABLE) => {
+                return Err(error);
+            }
+            Err(StoreError::Retry { cause, .. } | StoreError::Fatal { cause })
+                if Instant::now() >= end =>
+            {
+                return Err(StoreError::retry(OpenError::Locked(cause)));
+            }
+            Err(_) => sleep(PAUSE).await,
+        }
+    }
+}
+
+/// Whether a step was the last one.
+enum Step {
+    More,
+    Last,
+}
+
+/// One transaction under one lock, so that of many processes that start together one migrates and the
+/// others find it done. Where all is there nothing is made, so that who owns nothing may look too.
+///
+/// Each migration has a transaction of its own, and holds what it locks no longer than it takes itself.
+/// Nobody waits for tables that are not there yet: they are made at once, or not at all.
+async fn step(client: &mut Client, schema: &str, owner: &Owner) -> Result<Step, StoreError> {
     let transaction = client.transaction().await.map_err(failure)?;
     transaction
         .execute("SELECT pg_advisory_xact_lock($1)", &[&TABLES_LOCK])
@@ -190,31 +253,15 @@ async fn migrate(client: &mut Client, schema: &str, owner: &Owner) -> Result<(),
     begin(&transaction, schema).await?;
     let applied = applied(&transaction).await?;
     let pending = pending(&MIGRATIONS, &applied).map_err(StoreError::fatal)?;
-    if !pending.is_empty() {
-        let set = transaction.batch_execute(PATIENCE).await;
-        set.map_err(failure)?;
+    let is_new = applied.migrations.is_empty();
+    let count = if is_new { pending.len() } else { 1 };
+    let (next, later) = pending.split_at(count.min(pending.len()));
+    if !next.is_empty() {
+        apply(&transaction, next).await?;
     }
-    for migration in &pending {
-        transaction
-            .batch_execute(migration.sql)
-            .await
-            .map_err(failure)?;
-        transaction
-            .execute(
-                "INSERT INTO schema_migration (version, name, sha256) VALUES ($1, $2, $3)",
-                &[
-                    &migration.version,
-                    &migration.name,
-                    &migration.checksum().to_string(),
-                ],
-            )
-            .await
-            .map_err(failure)?;
-    }
-    if !pending.is_empty() {
-        let oldest: [Param<'_>; 1] = [&OLDEST_PROGRAM];
-        let say = transaction.execute(SAY_OLDEST_PROGRAM, &oldest);
-        say.await.map_err(failure)?;
+    if !later.is_empty() {
+        transaction.commit().await.map_err(failure)?;
+        return Ok(Step::More);
     }
     for function in [&APPEND, &APPEND_SHARED] {
         function.ensure(&transaction).await.map_err(failure)?;
@@ -222,7 +269,36 @@ async fn migrate(client: &mut Client, schema: &str, owner: &Owner) -> Result<(),
     if let Some(server) = owner.server() {
         rights::give(&transaction, server).await?;
     }
-    transaction.commit().await.map_err(failure)
+    transaction.commit().await.map_err(failure)?;
+    Ok(Step::Last)
+}
+
+/// Applies migrations, and says which programs may work with what comes of them.
+async fn apply(
+    transaction: &Transaction<'_>,
+    migrations: &[&'static Migration],
+) -> Result<(), StoreError> {
+    let limits = format!(
+        "SET LOCAL statement_timeout = {}; SET LOCAL lock_timeout = {}",
+        PATIENCE.as_millis(),
+        LOCK_TIMEOUT.as_millis()
+    );
+    transaction.batch_execute(&limits).await.map_err(failure)?;
+    for migration in migrations {
+        let applied = transaction.batch_execute(migration.sql).await;
+        applied.map_err(failure)?;
+        let note = "INSERT INTO schema_migration (version, name, sha256) VALUES ($1, $2, $3)";
+        let checksum = migration.checksum().to_string();
+        let note_of: [Param<'_>; 3] = [&migration.version, &migration.name, &checksum];
+        let noted = transaction.execute(note, &note_of).await;
+        noted.map_err(failure)?;
+    }
+    if has_meta(transaction).await? {
+        let oldest: [Param<'_>; 1] = [&OLDEST_PROGRAM];
+        let say = transaction.execute(SAY_OLDEST_PROGRAM, &oldest);
+        say.await.map_err(failure)?;
+    }
+    Ok(())
 }
 
 /// Makes the schema and the table of what was migrated, where they are not there.
@@ -253,10 +329,14 @@ const SAY_OLDEST_PROGRAM: &str = "INSERT INTO meta (key, value)
 /// Where it is said: not in the first tables that there were.
 const OLDEST_SAID: &str = "SELECT value::bigint FROM meta WHERE key = 'oldest_program'";
 
-async fn applied(client: &impl GenericClient) -> Result<Applied, StoreError> {
+async fn has_meta(client: &impl GenericClient) -> Result<bool, StoreError> {
     let has_meta = "SELECT to_regclass('meta') IS NOT NULL";
-    let has_meta = client.query_one(has_meta, &[]).await.map_err(failure)?;
-    let said = if has_meta.get(0) {
+    let has_meta = client.query_one(has_meta, &[]).await;
+    Ok(has_meta.map_err(failure)?.get(0))
+}
+
+async fn applied(client: &impl GenericClient) -> Result<Applied, StoreError> {
+    let said = if has_meta(client).await? {
         client.query_opt(OLDEST_SAID, &[]).await.map_err(failure)?
     } else {
         None

@@ -16,8 +16,8 @@ use crate::model::{
     OutboxFilter, OutboxMark, OutboxRow, OutboxStatus, QuarantineFilter, Quarantined,
 };
 use crate::row::{
-    self, CLAIMED, Corrupt, NO_COUNTS, OUTBOX, QUARANTINE, Reader, SENT, ToCell as _,
-    quarantine_row, time,
+    self, CLAIMED, Corrupt, LARGEST_COUNT, NO_COUNTS, OUTBOX, QUARANTINE, Reader, SENT,
+    ToCell as _, quarantine_row, time,
 };
 
 pub(super) static CLAIM: LazyLock<String> = LazyLock::new(|| {
@@ -26,9 +26,13 @@ pub(super) static CLAIM: LazyLock<String> = LazyLock::new(|| {
         "CASE WHEN attempts >= 0 AND attempts < {most} AND forgiven BETWEEN 0 AND {most}
              THEN attempts - forgiven END"
     );
+    let counted = |count: &str| {
+        format!("CASE WHEN {count} < {most} THEN greatest({count}, 0) ELSE {LARGEST_COUNT} END")
+    };
     include_str!("sql/claim_outbox.sql")
         .replace("{tries}", &tries)
-        .replace("{most}", &most.to_string())
+        .replace("{attempts}", &counted("outbox.attempts"))
+        .replace("{forgiven}", &counted("outbox.forgiven"))
         .replace("{no_counts}", NO_COUNTS)
         .replace("{claimed_columns}", &CLAIMED.list_of("outbox."))
         .replace("{taken_columns}", &CLAIMED.list_of("taken."))
@@ -188,7 +192,8 @@ fn ids(rows: &[OutboxId]) -> Vec<i64> {
     rows.iter().map(|id| id.get()).collect()
 }
 
-/// One row that cannot be read keeps nobody from the others: it dies, and its error says why.
+/// One row that cannot be read keeps nobody from the others: it dies, and its error says why. Where that
+/// cannot be written, the others are handed out all the same, and the row comes back with its lease.
 pub(super) async fn claim(pool: &Pool, claim: &OutboxClaim) -> Result<Claimed, StoreError> {
     let mut client = pool.get().await?;
     let params: [Param<'_>; 6] = [
@@ -209,7 +214,12 @@ pub(super) async fn claim(pool: &Pool, claim: &OutboxClaim) -> Result<Claimed, S
                     claimed.rows.push(message);
                     continue;
                 }
-                Err(damage) => bury(&mut client, row, &damage, claim.now).await?,
+                Err(damage) => {
+                    let buried = bury(&mut client, row, &damage, claim.now).await;
+                    if buried.is_err() {
+                        continue;
+                    }
+                }
             }
         }
         claimed.dead.extend(OutboxId::new(row.get(0)));
@@ -224,8 +234,8 @@ async fn bury(
     now: Timestamp,
 ) -> Result<(), StoreError> {
     let (id, attempts): (i64, i64) = (row.get(0), row.get(CLAIMED.columns.len() - 1));
-    let error = damage.to_string();
-    let params: [Param<'_>; 4] = [&id, &attempts, &now.to_cell(), &error];
+    let error = damage.with_cause();
+    let params: [Param<'_>; 4] = [&id, &attempts, &now.to_cell(), &error.as_str()];
     client.rows(BURY, &params).await.map(drop)
 }
 

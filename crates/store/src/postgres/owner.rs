@@ -10,7 +10,7 @@ use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
 
 use super::PostgresOptions;
-use super::bind::failure;
+use super::bind::{failure, state_of};
 use super::pool::{Plans, Pool, Pooled};
 use crate::error::{Cause, StoreError};
 
@@ -93,6 +93,7 @@ impl Owner {
             return Err(StoreError::fatal(RoleError::Elsewhere));
         }
         has_right(client, &options.schema, guest.role).await?;
+        pooled.done();
         drop(pooled);
         Ok(owner)
     }
@@ -111,10 +112,7 @@ impl Owner {
 
     /// Whether something could not be done since the tables are somebody else's, whom nobody names.
     pub(super) fn is_kept_away(&self, error: &StoreError) -> bool {
-        let (StoreError::Retry { cause, .. } | StoreError::Fatal { cause }) = error;
-        let told = cause.downcast_ref::<tokio_postgres::Error>();
-        let code = told.and_then(tokio_postgres::Error::code);
-        self.server.is_none() && code == Some(&SqlState::INSUFFICIENT_PRIVILEGE)
+        self.server.is_none() && state_of(error) == Some(&SqlState::INSUFFICIENT_PRIVILEGE)
     }
 
     /// Why tables could not be brought up to date, where it is that they are somebody else's.

@@ -2,19 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::TryStreamExt as _;
 use noetl_tls::{Connector, Dsn, Trust};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use tokio_postgres::config::Host;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{
-    AsyncMessage, Client, Config, Connection, NoTls, Notification, Row, RowStream, Statement,
-    Transaction,
+    AsyncMessage, Client, Config, Connection, IsolationLevel, NoTls, Notification, Row, Statement,
 };
 
 use super::PostgresOptions;
@@ -82,6 +85,8 @@ struct Session {
     prepared: BTreeMap<&'static str, Statement>,
     /// How many of them are kept.
     most: usize,
+    /// Whether something may be under way that nobody has the answer to yet.
+    is_busy: bool,
 }
 
 /// One of this crate's statements with its parameters.
@@ -98,9 +103,54 @@ impl Session {
         }
         Ok(statement)
     }
+
+    async fn rows(
+        &mut self,
+        sql: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, StoreError> {
+        let statement = self.prepare(sql).await?;
+        let rows = self.client.query(&statement, params).await;
+        rows.map_err(failure)
+    }
+
+    async fn each(
+        &mut self,
+        sql: &'static str,
+        params: &[&(dyn ToSql + Sync)],
+        mut look: impl FnMut(&Row) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        let statement = self.prepare(sql).await?;
+        let params = params.iter().map(|param| *param as &dyn ToSql);
+        let rows = self.client.query_raw(&statement, params).await;
+        let mut rows = pin!(rows.map_err(failure)?);
+        let mut goes_on = Ok(true);
+        // What comes behind the last that is looked at comes all the same.
+        while let Some(row) = rows.try_next().await.map_err(failure)? {
+            if matches!(goes_on, Ok(true)) {
+                goes_on = look(&row);
+            }
+        }
+        goes_on.map(drop)
+    }
+
+    async fn two(
+        &mut self,
+        first: Query<'_>,
+        second: Query<'_>,
+    ) -> Result<(Vec<Row>, Vec<Row>), StoreError> {
+        let statements = (self.prepare(first.0).await?, self.prepare(second.0).await?);
+        // The second is sent before the first is answered.
+        let (first, second) = tokio::join!(
+            self.client.query(&statements.0, first.1),
+            self.client.query(&statements.1, second.1),
+        );
+        Ok((first.map_err(failure)?, second.map_err(failure)?))
+    }
 }
 
-/// A connection that goes back to the pool, unless it broke.
+/// A connection that goes back to the pool, unless it broke, or whoever had it left before an answer:
+/// the next one would wait for what nobody waits for any more.
 pub(super) struct Pooled<'p> {
     pool: &'p Pool,
     /// Present until it is dropped.
@@ -209,6 +259,7 @@ impl Pool {
                 client: self.connect().await?,
                 prepared: BTreeMap::new(),
                 most: self.prepared,
+                is_busy: false,
             },
         };
         Ok(Pooled {
@@ -238,6 +289,34 @@ impl Pool {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         idle.retain(|session| !session.client.is_closed());
         idle.pop()
+    }
+
+    fn put_back(&self, session: Session) {
+        if session.is_busy {
+            self.give_up(&session.client);
+        } else if self.keeps && !session.client.is_closed() {
+            let idle = self.idle.lock();
+            idle.unwrap_or_else(PoisonError::into_inner).push(session);
+        }
+    }
+
+    /// Has the server end what a connection was asked: without a word it goes on with it to its end, also
+    /// when nobody is there any more.
+    fn give_up(&self, client: &Client) {
+        let Ok(runtime) = Handle::try_current() else {
+            return;
+        };
+        let (cancel, tls, patience) = (client.cancel_token(), self.tls.clone(), self.patience);
+        runtime.spawn(async move {
+            // Where the server does not hear of it, the statement ends by its own limit of time.
+            let _ = timeout(patience, async {
+                match tls {
+                    Some(tls) => cancel.cancel_query(tls).await,
+                    None => cancel.cancel_query(NoTls).await,
+                }
+            })
+            .await;
+        });
     }
 }
 
@@ -350,23 +429,21 @@ impl Pooled<'_> {
         sql: &'static str,
         params: &[&(dyn ToSql + Sync)],
     ) -> Result<Vec<Row>, StoreError> {
-        let session = self.session()?;
-        let statement = session.prepare(sql).await?;
-        let rows = session.client.query(&statement, params).await;
-        rows.map_err(failure)
+        let rows = self.session()?.rows(sql, params).await;
+        self.done();
+        rows
     }
 
-    /// The same with the rows as they come.
-    pub(super) async fn stream(
+    /// The same with the rows as they come, as long as whoever looks at them goes on.
+    pub(super) async fn each(
         &mut self,
         sql: &'static str,
         params: &[&(dyn ToSql + Sync)],
-    ) -> Result<RowStream, StoreError> {
-        let session = self.session()?;
-        let statement = session.prepare(sql).await?;
-        let params = params.iter().map(|param| *param as &dyn ToSql);
-        let rows = session.client.query_raw(&statement, params).await;
-        rows.map_err(failure)
+        look: impl FnMut(&Row) -> Result<bool, StoreError>,
+    ) -> Result<(), StoreError> {
+        let looked = self.session()?.each(sql, params, look).await;
+        self.done();
+        looked
     }
 
     /// Runs two statements one behind the other, in one round trip.
@@ -375,44 +452,89 @@ impl Pooled<'_> {
         first: Query<'_>,
         second: Query<'_>,
     ) -> Result<(Vec<Row>, Vec<Row>), StoreError> {
-        let session = self.session()?;
-        let statements = (
-            session.prepare(first.0).await?,
-            session.prepare(second.0).await?,
-        );
-        // The second is sent before the first is answered.
-        let (first, second) = tokio::join!(
-            session.client.query(&statements.0, first.1),
-            session.client.query(&statements.1, second.1),
-        );
-        Ok((first.map_err(failure)?, second.map_err(failure)?))
+        let rows = self.session()?.two(first, second).await;
+        self.done();
+        rows
     }
 
     /// A transaction of several statements.
     pub(super) async fn transaction(&mut self) -> Result<Transaction<'_>, StoreError> {
-        let transaction = self.session()?.client.transaction().await;
-        transaction.map_err(not_connected)
+        let Session {
+            client, is_busy, ..
+        } = self.session()?;
+        let own = client.transaction().await.map_err(not_connected)?;
+        Ok(Transaction { own, is_busy })
     }
 
-    /// The connection itself.
+    /// A transaction that only reads, all of it as it is at one moment.
+    pub(super) async fn moment(&mut self) -> Result<Transaction<'_>, StoreError> {
+        let Session {
+            client, is_busy, ..
+        } = self.session()?;
+        let begun = client
+            .build_transaction()
+            .isolation_level(IsolationLevel::RepeatableRead)
+            .read_only(true)
+            .start();
+        let own = begun.await.map_err(not_connected)?;
+        Ok(Transaction { own, is_busy })
+    }
+
+    /// The connection itself. It only goes back once it is said that all that it was asked is
+    /// [done](Self::done).
     pub(super) fn client(&mut self) -> Result<&mut Client, StoreError> {
         Ok(&mut self.session()?.client)
     }
 
+    /// Says that nothing is under way.
+    pub(super) fn done(&mut self) {
+        if let Some(session) = &mut self.session {
+            session.is_busy = false;
+        }
+    }
+
+    /// Whoever gets the session is about to ask something.
     fn session(&mut self) -> Result<&mut Session, StoreError> {
-        self.session
-            .as_mut()
-            .ok_or_else(|| StoreError::fatal("the connection was given back"))
+        let given_back = || StoreError::fatal("the connection was given back");
+        let session = self.session.as_mut().ok_or_else(given_back)?;
+        session.is_busy = true;
+        Ok(session)
     }
 }
 
 impl Drop for Pooled<'_> {
     fn drop(&mut self) {
-        let session = self.session.take();
-        let is_kept = |session: &Session| self.pool.keeps && !session.client.is_closed();
-        if let Some(session) = session.filter(is_kept) {
-            let idle = self.pool.idle.lock();
-            idle.unwrap_or_else(PoisonError::into_inner).push(session);
+        if let Some(session) = self.session.take() {
+            self.pool.put_back(session);
         }
+    }
+}
+
+/// A transaction whose connection goes back to the pool once it has ended one way or the other. One that
+/// is merely dropped takes its connection with it.
+pub(super) struct Transaction<'p> {
+    own: tokio_postgres::Transaction<'p>,
+    is_busy: &'p mut bool,
+}
+
+impl Transaction<'_> {
+    pub(super) async fn commit(self) -> Result<(), tokio_postgres::Error> {
+        let ended = self.own.commit().await;
+        *self.is_busy = false;
+        ended
+    }
+
+    pub(super) async fn rollback(self) -> Result<(), tokio_postgres::Error> {
+        let ended = self.own.rollback().await;
+        *self.is_busy = false;
+        ended
+    }
+}
+
+impl<'p> Deref for Transaction<'p> {
+    type Target = tokio_postgres::Transaction<'p>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.own
     }
 }

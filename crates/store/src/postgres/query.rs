@@ -628,7 +628,13 @@ pub(super) async fn change_machines(
         row::machine,
     )?;
     let mut machines = Machines(known.into_iter().collect());
-    let lease = ask(&mut machines)?;
+    let lease = match ask(&mut machines) {
+        Ok(lease) => lease,
+        Err(refused) => {
+            transaction.rollback().await.map_err(failure)?;
+            return Err(refused);
+        }
+    };
     if let Some(machine) = machines.0.get(&lease.machine_id) {
         let cells = machine_row(lease.machine_id, machine);
         rows(&transaction, &PUT_MACHINE, &params(&cells)).await?;

@@ -4,6 +4,7 @@
 //! range is noted, and the partition dropped. Rows in other tables are cleaned up afterwards, in small
 //! steps: nobody finds them any more.
 
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use noetl_types::id::first_id_at;
@@ -42,7 +43,8 @@ pub(super) const LIVE: &str = "SELECT execution_id FROM execution
 const OWED: &str = "SELECT execution_id FROM errand
     WHERE $1 <= execution_id AND execution_id < $2 ORDER BY execution_id LIMIT 1";
 
-/// Found by the executions: of a month that is old, what was published is mostly purged.
+/// Found by the executions, among all of their rows: of a month that is old, what was published is mostly
+/// purged, and where it is kept for longer each look reads what is left of it.
 pub(super) const UNPUBLISHED: &str = "SELECT execution_id FROM outbox
     WHERE $1 <= execution_id AND execution_id < $2
         AND status <> 'PUBLISHED' AND discarded_at IS NULL
@@ -115,6 +117,7 @@ pub(super) async fn old_parts(
     let cut = first_id_at(before.as_unix_ms());
     let mut pooled = pool.get().await?;
     let parts = partition::parts(pooled.client()?).await?;
+    pooled.done();
     let mut old = Vec::new();
     for part in parts.into_iter().filter(|part| part.hi <= cut) {
         // What goes wrong with one part breaks off a transaction, which is not that of the others.
@@ -336,7 +339,25 @@ async fn drop_in(
 const UNCLEAN: &str = "SELECT lo, hi FROM retention_range WHERE cleaned_at IS NULL
     ORDER BY lo LIMIT 1";
 
-/// Cleans up behind one range; a range that has nothing left is clean.
+const CLEAN: &str = "UPDATE retention_range SET cleaned_at = $2::timestamptz WHERE lo = $1";
+
+/// How rows of a range of executions go from each table.
+static DELETES: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let delete = |cleaned: &Cleaned| {
+        let Cleaned {
+            table, execution, ..
+        } = cleaned;
+        format!(
+            "DELETE FROM {table} WHERE ctid = ANY (ARRAY(
+                 SELECT ctid FROM {table} WHERE $1 <= {execution} AND {execution} < $2
+                 LIMIT $3::bigint
+             )) RETURNING 1"
+        )
+    };
+    CLEANED.iter().map(delete).collect()
+});
+
+/// Cleans up behind one range, rows of one table in a step; a range that has nothing left is clean.
 pub(super) async fn clean(
     pool: &Pool,
     now: Timestamp,
@@ -351,27 +372,13 @@ pub(super) async fn clean(
         else {
             return Ok(0);
         };
-        let mut gone = 0_u64;
-        for Cleaned {
-            table, execution, ..
-        } in CLEANED
-        {
-            let sql = format!(
-                "DELETE FROM {table} WHERE ctid = ANY (ARRAY(
-                     SELECT ctid FROM {table} WHERE $1 <= {execution} AND {execution} < $2
-                     LIMIT $3::bigint
-                 ))"
-            );
-            let params: [Param<'_>; 3] = [&lo, &hi, &i64::from(limit.get())];
-            let deleted = client.client()?.execute(sql.as_str(), &params).await;
-            gone = gone.saturating_add(deleted.map_err(failure)?);
+        let params: [Param<'_>; 3] = [&lo, &hi, &i64::from(limit.get())];
+        for delete in &*DELETES {
+            let gone = client.rows(delete, &params).await?;
+            if !gone.is_empty() {
+                return Ok(u64::try_from(gone.len()).unwrap_or(u64::MAX));
+            }
         }
-        if gone > 0 {
-            return Ok(gone);
-        }
-        let sql = "UPDATE retention_range SET cleaned_at = $2::timestamptz WHERE lo = $1";
-        let params: [Param<'_>; 2] = [&lo, &now.to_cell()];
-        let cleaned = client.client()?.execute(sql, &params).await;
-        cleaned.map_err(failure)?;
+        client.rows(CLEAN, &[&lo, &now.to_cell()]).await?;
     }
 }

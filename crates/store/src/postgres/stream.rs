@@ -15,7 +15,7 @@ use super::query::{Param, beside, insert, params, rows, select};
 use crate::error::StoreError;
 use crate::model::{
     FEED_BYTES, FeedBatch, FeedItem, FeedLag, FeedLimit, InFeed, LogEpoch, MAX_FEED_LAG,
-    StreamBegin, StreamCursor, StreamMove, StreamOwner, StreamTake, StreamTaken,
+    StreamBegin, StreamCursor, StreamMove, StreamOwner, StreamTake, StreamTaken, Unreadable,
 };
 use crate::row::{
     self, Cell, CellRef, Cells, Corrupt, EVENT, Kind, SENT, STREAM, Table, ToCell as _, stream_row,
@@ -188,8 +188,8 @@ impl<T> Reading<T> {
     }
 }
 
-static EVENTS: LazyLock<Reading<StoredEvent>> =
-    LazyLock::new(|| Reading::new(&EVENT, row::stored_event));
+static EVENTS: LazyLock<Reading<Result<StoredEvent, Unreadable>>> =
+    LazyLock::new(|| Reading::new(&EVENT, row::feed_event));
 
 static MESSAGES: LazyLock<Reading<FeedItem>> =
     LazyLock::new(|| Reading::new(&SENT, row::feed_item));
@@ -273,13 +273,20 @@ fn is_marked(row: &tokio_postgres::Row) -> bool {
     row.get(row.len() - 1)
 }
 
+/// Reads on where nothing of a batch can be read: whoever finds nothing believes to be at the end.
 pub(super) async fn feed(
     pool: &Pool,
     known: &KnownBase,
-    after: FeedPosition,
+    mut after: FeedPosition,
     limit: FeedLimit,
 ) -> Result<FeedBatch, StoreError> {
-    read(&EVENTS, pool, known, after, limit).await
+    loop {
+        let batch = read(&EVENTS, pool, known, after, limit).await?.readable();
+        if !batch.is_passed_by() {
+            return Ok(batch);
+        }
+        after = batch.next;
+    }
 }
 
 pub(super) async fn messages(
@@ -355,14 +362,7 @@ fn first_time(found: &[tokio_postgres::Row]) -> Result<Option<Timestamp>, StoreE
 /// One moment for all of it, or an event could be counted both as read and as held back.
 pub(super) async fn lag(pool: &Pool, after: FeedPosition) -> Result<FeedLag, StoreError> {
     let mut pooled = pool.get().await?;
-    let client = pooled.client()?;
-    let transaction = client
-        .build_transaction()
-        .isolation_level(tokio_postgres::IsolationLevel::RepeatableRead)
-        .read_only(true)
-        .start()
-        .await
-        .map_err(failure)?;
+    let transaction = pooled.moment().await?;
     let base = base_in(&transaction).await?;
     let tx = after.tx.to_string();
     let most = i64::try_from(MAX_FEED_LAG).unwrap_or(i64::MAX);

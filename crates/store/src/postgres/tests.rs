@@ -1,9 +1,11 @@
 //! The suite on PostgreSQL, and what only a cluster can get wrong.
 
+mod abandoned;
 mod drops;
 mod gists;
 mod kill;
 mod line;
+mod migrations;
 mod outlets;
 mod plans;
 mod roles;

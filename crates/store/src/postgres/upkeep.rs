@@ -82,16 +82,23 @@ const REWRITE_VIEW: &str = "UPDATE execution
 impl Upkeep for PostgresStore {
     async fn keep_months(&self, now: Timestamp, ahead: u32) -> Result<(), StoreError> {
         // It is looked often and made seldom, and only that takes the owner.
-        if partition::has_ahead(self.lists.get().await?.client()?, (now, ahead)).await? {
+        let mut pooled = self.lists.get().await?;
+        let has_ahead = partition::has_ahead(pooled.client()?, (now, ahead)).await?;
+        pooled.done();
+        drop(pooled);
+        if has_ahead {
             return Ok(());
         }
         let mut pooled = self.owner.get().await?;
-        partition::ensure_ahead(pooled.client()?, &self.owner, (now, ahead)).await
+        partition::ensure_ahead(pooled.client()?, &self.owner, (now, ahead)).await?;
+        pooled.done();
+        Ok(())
     }
 
     async fn months_until(&self) -> Result<Option<Timestamp>, StoreError> {
         let mut pooled = self.lists.get().await?;
         let parts = partition::parts(pooled.client()?).await?;
+        pooled.done();
         // Of parts without a gap after each other the end of the last one.
         let last = parts.iter().map(|part| part.hi).max().unwrap_or_default();
         let last = ExecutionId::new(last).map_err(StoreError::fatal)?;

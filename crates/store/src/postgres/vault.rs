@@ -85,6 +85,7 @@ impl Vault for PostgresStore {
         lock_name(&transaction, "the first token").await?;
         let known = rows(&transaction, "SELECT 1 FROM api_token LIMIT 1", &[]).await?;
         if !known.is_empty() {
+            transaction.rollback().await.map_err(failure)?;
             return Ok(false);
         }
         let cells = token_row(&token);

@@ -265,6 +265,7 @@ impl Writer {
         for month in months {
             partition::ensure(pooled.client()?, &self.owner, month).await?;
         }
+        pooled.done();
         Ok(())
     }
 }

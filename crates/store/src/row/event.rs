@@ -5,6 +5,7 @@ use noetl_types::{EventRecord, FeedPosition, NewEvent, StoredEvent};
 
 use super::cell::{Cell, ToCell};
 use super::table::{Cells, Corrupt, Kind, Reader, Table};
+use crate::model::Unreadable;
 use crate::seal::SealedEvent;
 
 /// The columns of an event; the last two are its place in the feed, which the store gives.
@@ -207,4 +208,19 @@ pub(crate) fn stored_event(cells: Cells<'_>) -> Result<StoredEvent, Corrupt> {
             position: row.take()?,
         },
     })
+}
+
+/// The same where an event is one of the feed. What has a place there is passed by, even where nothing
+/// else of it can be read.
+pub(crate) fn feed_event(cells: Cells<'_>) -> Result<Result<StoredEvent, Unreadable>, Corrupt> {
+    let row = Reader::new(&STORED_EVENT, cells.clone());
+    let place = EVENT.columns.len();
+    let feed = FeedPosition {
+        tx: row.at(place)?,
+        position: row.at(place + 1)?,
+    };
+    Ok(stored_event(cells).map_err(|corrupt| Unreadable {
+        feed,
+        why: corrupt.with_cause(),
+    }))
 }

@@ -49,24 +49,27 @@ fn shown_context(may_name_object: &str) -> String {
     )
 }
 
-/// What of the columns can be large, as a statement names it.
-pub(crate) fn large_gist_columns(may_name_object: &str) -> Vec<String> {
-    let large = GIST.columns.iter().filter(|(_, kind)| *kind == Kind::Json);
-    large
-        .map(|(name, _)| match *name {
-            "context" => format!("({})", shown_context(may_name_object)),
-            name => name.to_owned(),
-        })
-        .collect()
+/// How many bytes the columns have that can be large; `bytes_of` says it of one in JSON.
+#[cfg(feature = "postgres")]
+pub(crate) fn gist_bytes(may_name_object: &str, bytes_of: fn(&str) -> String) -> String {
+    let bytes = GIST.columns.iter().filter_map(|(name, kind)| match kind {
+        Kind::Json if *name == "context" => {
+            Some(bytes_of(&format!("({})", shown_context(may_name_object))))
+        }
+        Kind::Json => Some(bytes_of(name)),
+        Kind::Text => Some(format!("coalesce(octet_length({name}), 0)")),
+        Kind::Bool | Kind::Int | Kind::Float | Kind::Bytes | Kind::Time => None,
+    });
+    bytes.collect::<Vec<_>>().join(" + ")
 }
 
-/// The columns once more, of a statement that has them by their names: large ones under a condition.
+/// The columns once more, of a statement that has them by their names: those that can be large under a
+/// condition.
+#[cfg(feature = "postgres")]
 pub(crate) fn gist_columns_where(condition: &str) -> String {
     let columns = GIST.columns.iter().map(|(name, kind)| match kind {
-        Kind::Json => format!("CASE WHEN {condition} THEN {name} END"),
-        Kind::Bool | Kind::Int | Kind::Float | Kind::Text | Kind::Bytes | Kind::Time => {
-            (*name).to_owned()
-        }
+        Kind::Json | Kind::Text => format!("CASE WHEN {condition} THEN {name} END"),
+        Kind::Bool | Kind::Int | Kind::Float | Kind::Bytes | Kind::Time => (*name).to_owned(),
     });
     columns.collect::<Vec<_>>().join(", ")
 }

@@ -27,14 +27,12 @@ mod vault;
 pub(crate) use append::{Act, Rows, SharedRow, rows_of, slot_rows};
 pub(crate) use cell::{Cell, CellRef, ToCell};
 pub(crate) use credential::{CREDENTIAL, credential, credential_row};
-pub(crate) use event::{EVENT, stored_event};
-pub(crate) use gist::{
-    GIST_BYTES, gist_columns, gist_columns_where, large_gist_columns, push_gist,
-};
+pub(crate) use event::{EVENT, feed_event, stored_event};
+pub(crate) use gist::{GIST_BYTES, gist_columns, push_gist};
 pub(crate) use keychain::{KEYCHAIN, keychain, keychain_row};
 pub(crate) use outlets::{
-    CLAIMED, CLEANED, Cleaned, NEW_OUTBOX, NO_COUNTS, OUTBOX, QUARANTINE, STREAM, claimed_message,
-    outbox_row, quarantine_row, quarantined, stream_cursor, stream_row,
+    CLAIMED, CLEANED, Cleaned, LARGEST_COUNT, NEW_OUTBOX, NO_COUNTS, OUTBOX, QUARANTINE, STREAM,
+    claimed_message, outbox_row, quarantine_row, quarantined, stream_cursor, stream_row,
 };
 pub(crate) use result::{KeptResult, RESULT, STORED_RESULT, result, stored_result_row};
 pub(crate) use sent::{SENT, feed_item};
@@ -57,6 +55,8 @@ pub(crate) use vault::{AUDIT, TOKEN, audit, audit_row, token, token_row};
 pub(crate) use cell::time;
 #[cfg(feature = "postgres")]
 pub(crate) use event::STORED_EVENT;
+#[cfg(feature = "postgres")]
+pub(crate) use gist::{gist_bytes, gist_columns_where};
 #[cfg(feature = "postgres")]
 pub(crate) use table::Kind;
 #[cfg(feature = "sqlite")]

@@ -16,8 +16,16 @@ pub(crate) struct Cleaned {
     /// The column that names the execution.
     pub(crate) execution: &'static str,
     /// The columns that name a row.
+    #[cfg_attr(
+        not(feature = "sqlite"),
+        expect(dead_code, reason = "a server finds rows by their places")
+    )]
     pub(crate) key: &'static str,
     /// The columns that can be large.
+    #[cfg_attr(
+        not(feature = "sqlite"),
+        expect(dead_code, reason = "on a server a step is bounded by rows alone")
+    )]
     pub(crate) large: &'static [&'static str],
 }
 
@@ -118,6 +126,10 @@ pub(crate) static CLAIMED: Table = Table {
 /// What the error of a row says that was claimed a number of times that is none.
 pub(crate) const NO_COUNTS: &str =
     "the row is damaged: it was claimed a number of times that is none";
+
+/// What becomes of a count of such a row that is too large: so many that no fence is used twice which
+/// anybody was given, and so few that the row can still be sent out again and again.
+pub(crate) const LARGEST_COUNT: u32 = u32::MAX - 1_000_000;
 
 /// Something that was refused.
 pub(crate) static QUARANTINE: Table = Table {

@@ -61,7 +61,7 @@ pub(crate) struct Corrupt {
 
 impl Corrupt {
     /// What is wrong, and why, in one line.
-    pub(super) fn with_cause(&self) -> Text {
+    pub(crate) fn with_cause(&self) -> Text {
         Text::from(format!("{self}: {}", self.problem))
     }
 }

@@ -36,6 +36,8 @@ use noetl_types::{
     Text, Timestamp, Version, WorkerId,
 };
 
+#[cfg(test)]
+pub(crate) use self::open::MIGRATIONS;
 use self::readers::Readers;
 use self::writer::{Durability, Writer};
 use crate::blobs::{self, Blobs};

@@ -16,7 +16,7 @@ use crate::blobs::Blobs;
 use crate::error::StoreError;
 use crate::migration::{Applied, Migration, OLDEST_PROGRAM, Schema, pending};
 
-pub(super) static MIGRATIONS: [Migration; 10] = [
+pub(crate) static MIGRATIONS: [Migration; 11] = [
     Migration {
         version: 1,
         name: "tables",
@@ -64,8 +64,13 @@ pub(super) static MIGRATIONS: [Migration; 10] = [
     },
     Migration {
         version: 10,
+        name: "outbox_unpublished",
+        sql: include_str!("migrations/0010_outbox_unpublished.sql"),
+    },
+    Migration {
+        version: 11,
         name: "purge",
-        sql: include_str!("migrations/0010_purge.sql"),
+        sql: include_str!("migrations/0011_purge.sql"),
     },
 ];
 
@@ -75,14 +80,14 @@ const OLDEST_LIBRARY: i32 = 3_051_003;
 /// Statements that a connection keeps prepared.
 const STATEMENTS: usize = 64;
 
-/// Settings that change how fast a connection is, and nothing else: a cache that a large group fits
-/// into (in KiB, hence negative), no files for what is temporary, and a checkpoint, which the writer
-/// waits for, only after as many pages as a few large groups have.
-const TUNING: [(&str, i64); 3] = [
-    ("cache_size", -32_768),
-    ("temp_store", 2),
-    ("wal_autocheckpoint", 4_000),
-];
+/// Settings that change how fast a connection is, and nothing else: no files for what is temporary, and
+/// a checkpoint, which the writer waits for, only after as many pages as a few large groups have.
+const TUNING: [(&str, i64); 2] = [("temp_store", 2), ("wal_autocheckpoint", 4_000)];
+
+/// What a connection keeps of the file in memory, in KiB, hence negative. A large group fits into that
+/// of the writer. Readers are several, and read what the system keeps of the file anyway.
+const WRITER_CACHE: i64 = -32_768;
+const READER_CACHE: i64 = -8_192;
 
 /// What must be true of a file or its library before anything is written.
 #[derive(Debug, thiserror::Error)]
@@ -105,13 +110,10 @@ enum OpenError {
 pub(super) fn open(options: &SqliteOptions) -> Result<SqliteStore, StoreError> {
     check_library(rusqlite::version_number(), rusqlite::version()).map_err(StoreError::fatal)?;
     let lock = place::take(&options.path).map_err(StoreError::fatal)?;
-    let mut writing = connect(&options.path, OpenFlags::default())?;
+    let mut writing = connect(&options.path, OpenFlags::default(), WRITER_CACHE)?;
     set_up(&writing)?;
     migrate(&mut writing)?;
-    let mut reading = Vec::new();
-    for _ in 0..options.readers.max(1) {
-        reading.push(connect(&options.path, read_only())?);
-    }
+    let reading = readers(options)?;
     Ok(SqliteStore {
         writer: Writer::start(writing, options.queue)?,
         readers: Arc::new(Readers::new(reading)),
@@ -124,10 +126,7 @@ pub(super) fn open(options: &SqliteOptions) -> Result<SqliteStore, StoreError> {
 /// Opens a file to read it, whoever writes it meanwhile.
 pub(super) fn open_to_read(options: &SqliteOptions) -> Result<SqliteStore, StoreError> {
     check_library(rusqlite::version_number(), rusqlite::version()).map_err(StoreError::fatal)?;
-    let mut reading = Vec::new();
-    for _ in 0..options.readers.max(1) {
-        reading.push(connect(&options.path, read_only())?);
-    }
+    let reading = readers(options)?;
     if let Some(connection) = reading.first() {
         let applied = applied(connection)?;
         let missing = pending(&MIGRATIONS, &applied).map_err(StoreError::fatal)?;
@@ -147,12 +146,19 @@ pub(super) fn open_to_read(options: &SqliteOptions) -> Result<SqliteStore, Store
 
 /// How far the tables of a file are, which is not changed.
 pub(super) fn schema(options: &SqliteOptions) -> Result<Schema, StoreError> {
-    let connection = connect(&options.path, read_only())?;
+    let connection = reader(&options.path)?;
     Schema::of(&MIGRATIONS, &applied(&connection)?).map_err(StoreError::fatal)
 }
 
-fn read_only() -> OpenFlags {
-    OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX
+fn readers(options: &SqliteOptions) -> Result<Vec<Connection>, StoreError> {
+    (0..options.readers.max(1))
+        .map(|_| reader(&options.path))
+        .collect()
+}
+
+fn reader(path: &Path) -> Result<Connection, StoreError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    connect(path, flags, READER_CACHE)
 }
 
 fn check_library(number: i32, found: &'static str) -> Result<(), OpenError> {
@@ -162,7 +168,7 @@ fn check_library(number: i32, found: &'static str) -> Result<(), OpenError> {
     Ok(())
 }
 
-fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
+fn connect(path: &Path, flags: OpenFlags, cache: i64) -> Result<Connection, StoreError> {
     let connection = Connection::open_with_flags(path, flags).map_err(failure)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     // Plans that depend on what is bound are made anew each time that a statement comes out of the
@@ -173,7 +179,7 @@ fn connect(path: &Path, flags: OpenFlags) -> Result<Connection, StoreError> {
     connection
         .busy_timeout(std::time::Duration::from_secs(5))
         .map_err(failure)?;
-    for (setting, value) in TUNING {
+    for (setting, value) in TUNING.into_iter().chain([("cache_size", cache)]) {
         connection
             .pragma_update(None, setting, value)
             .map_err(failure)?;

@@ -16,8 +16,8 @@ use crate::model::{
     Quarantined,
 };
 use crate::row::{
-    self, CLAIMED, Cell, CellRef, Cells, Corrupt, NEW_OUTBOX, NO_COUNTS, OUTBOX, QUARANTINE,
-    Reader, SENT, quarantine_row,
+    self, CLAIMED, Cell, CellRef, Cells, Corrupt, LARGEST_COUNT, NEW_OUTBOX, NO_COUNTS, OUTBOX,
+    QUARANTINE, Reader, SENT, quarantine_row,
 };
 
 /// The parameters are what an append says of a row. One that somebody else wrote for the same event
@@ -62,7 +62,8 @@ const DIE: &str = "UPDATE outbox
 /// A row that cannot be read is handed to nobody, and gets counts.
 const BURY: &str = "UPDATE outbox
     SET status = 'DEAD', dead_at = ?2, lease_until = NULL, last_error = ?3, updated_at = ?2,
-        attempts = min(max(attempts, 0), ?4), forgiven = min(max(forgiven, 0), ?4)
+        attempts = CASE WHEN attempts < ?4 THEN max(attempts, 0) ELSE ?5 END,
+        forgiven = CASE WHEN forgiven < ?4 THEN max(forgiven, 0) ELSE ?5 END
     WHERE outbox_id = ?1";
 
 const MARK_PUBLISHED: &str = "UPDATE outbox
@@ -210,7 +211,8 @@ fn message(cells: Cells<'_>) -> Result<(usize, ClaimedMessage), Corrupt> {
 }
 
 fn bury(connection: &Connection, id: i64, error: &str, now: i64) -> Result<(), StoreError> {
-    let buried = execute(connection, BURY, params![id, now, error, u32::MAX]);
+    let params = params![id, now, error, u32::MAX, LARGEST_COUNT];
+    let buried = execute(connection, BURY, params);
     buried.map(drop).map_err(failure)
 }
 
@@ -237,7 +239,7 @@ pub(super) fn claim(connection: &Connection, claim: &OutboxClaim) -> Result<Clai
         let (size, mut message) = match found {
             Some(Ok(found)) => found,
             Some(Err(damage)) => {
-                bury(connection, id, &damage.to_string(), now)?;
+                bury(connection, id, &damage.with_cause(), now)?;
                 claimed.dead.extend(OutboxId::new(id));
                 continue;
             }

@@ -197,20 +197,22 @@ pub(super) fn event(
     first(connection, &SELECT_EVENT, params, row::stored_event)
 }
 
+/// Reads on where nothing of a batch can be read: whoever finds nothing believes to be at the end.
 pub(super) fn feed(
     connection: &Connection,
-    after: FeedPosition,
+    mut after: FeedPosition,
     limit: FeedLimit,
 ) -> Result<FeedBatch, StoreError> {
-    let params = (after.position, limit.get());
-    let (events, is_cut) = within(
-        connection,
-        &SELECT_FEED,
-        params,
-        FEED_BYTES,
-        row::stored_event,
-    )?;
-    Ok(FeedBatch::of(events, after, limit, is_cut))
+    loop {
+        let params = (after.position, limit.get());
+        let read = row::feed_event;
+        let (events, is_cut) = within(connection, &SELECT_FEED, params, FEED_BYTES, read)?;
+        let batch = FeedBatch::of(events, after, limit, is_cut).readable();
+        if !batch.is_passed_by() {
+            return Ok(batch);
+        }
+        after = batch.next;
+    }
 }
 
 pub(super) fn execution(

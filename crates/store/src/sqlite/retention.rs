@@ -17,7 +17,7 @@ use super::bind::{all, execute, failure, first, micros};
 use super::stream;
 use crate::error::StoreError;
 use crate::model::{EnabledOutlets, LogPart, OldPart, Pinned};
-use crate::row::{CLEANED, Cleaned, EXECUTION, Reader};
+use crate::row::{CLEANED, Cleaned, Corrupt, EXECUTION, Reader};
 
 /// Executions that one step drops.
 const STEP: i64 = 500;
@@ -82,8 +82,27 @@ fn one_id(
     })
 }
 
-/// What keeps executions of a part, whose last event is at a position.
+/// What keeps executions of a part, whose last event is at a position. One with a row that nobody can read
+/// stays, since nobody can tell, and keeps no other.
 fn pinned(
+    connection: &Connection,
+    part: &LogPart,
+    outlets: &EnabledOutlets,
+    last: Option<i64>,
+) -> Result<Option<Pinned>, StoreError> {
+    let error = match kept_by(connection, part, outlets, last) {
+        Ok(pinned) => return Ok(pinned),
+        Err(error) => error,
+    };
+    let (StoreError::Retry { cause, .. } | StoreError::Fatal { cause }) = &error;
+    match cause.downcast_ref::<Corrupt>() {
+        Some(corrupt) => Ok(Some(Pinned::Refused(corrupt.with_cause()))),
+        None => Err(error),
+    }
+}
+
+/// What keeps executions of a part whose rows can be read.
+fn kept_by(
     connection: &Connection,
     part: &LogPart,
     outlets: &EnabledOutlets,
@@ -156,19 +175,21 @@ pub(super) fn whole(
     Ok(pinned.map_or(Ok(seen), Err))
 }
 
-/// Months that have executions, by looking for the first one behind each.
+/// Months that have executions, by looking for the first one behind each. A number that is no id is of the
+/// month that ids begin in.
 fn months(connection: &Connection, cut: i64) -> Result<BTreeSet<Month>, StoreError> {
     let mut months = BTreeSet::new();
     let mut behind = 0;
     let sql = "SELECT execution_id FROM execution
         WHERE ?1 <= execution_id AND execution_id < ?2 ORDER BY execution_id LIMIT 1";
     loop {
-        let next: Option<ExecutionId> = first(connection, sql, (behind, cut), |cells| {
+        let next: Option<i64> = first(connection, sql, (behind, cut), |cells| {
             Reader::new(&EXECUTION, cells).take()
         })?;
-        let Some(id) = next else {
+        let Some(number) = next else {
             return Ok(months);
         };
+        let id = ExecutionId::new(number.max(1)).map_err(StoreError::fatal)?;
         let month = Month::of(id.time());
         behind = LogPart::of(month).hi;
         months.insert(month);

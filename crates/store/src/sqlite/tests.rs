@@ -14,7 +14,9 @@ use super::{SqliteOptions, SqliteStore};
 use crate::suite::fixture::{Run, at, lease_of, one};
 use crate::suite::result::{put, result};
 use crate::suite::stream::an_unreadable_row_is_told_of;
-use crate::suite::{Bench, differ, differ_in_lanes, differ_with_faults, outlet_suite, store_suite};
+use crate::suite::{
+    Bench, damage, differ, differ_in_lanes, differ_with_faults, outlet_suite, store_suite,
+};
 use crate::{Commons as _, Outlets as _, Store as _, StoreError, Swept, Upkeep as _};
 
 mod plans;
@@ -77,7 +79,16 @@ async fn o7_a_damaged_row_dies_alone() {
     let store = place.store();
     let connection = Connection::open(place.options().path).unwrap();
     let run = |sql: String| assert_eq!(connection.execute(&sql, []).unwrap(), 1);
-    crate::suite::damage::o7_a_damaged_row_dies_alone(&store, run, "").await;
+    damage::o7_a_damaged_row_dies_alone(&store, run, "").await;
+}
+
+#[tokio::test]
+async fn a_month_that_cannot_be_looked_at_keeps_no_other() {
+    let place = Place::new();
+    let store = place.store();
+    let connection = Connection::open(place.options().path).unwrap();
+    let run = |sql: String| assert_eq!(connection.execute(&sql, []).unwrap(), 1);
+    damage::a_month_that_cannot_be_looked_at_keeps_no_other(&store, run, "").await;
 }
 
 #[tokio::test]

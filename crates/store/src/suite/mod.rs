@@ -8,6 +8,7 @@ pub(crate) mod catalog;
 pub(crate) mod claim;
 pub(crate) mod copy;
 pub(crate) mod credential;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
 pub(crate) mod damage;
 mod differential;
 pub(crate) mod feed;

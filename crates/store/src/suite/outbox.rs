@@ -70,7 +70,7 @@ pub(crate) async fn published_run(store: &dyn Store, number: i64, events: usize)
     run
 }
 
-pub(super) async fn row(store: &dyn Store, outbox_id: OutboxId) -> OutboxRow {
+pub(crate) async fn row(store: &dyn Store, outbox_id: OutboxId) -> OutboxRow {
     let rows = store.outbox(all()).await.unwrap();
     let mut found = rows.into_iter().filter(|row| row.outbox_id == outbox_id);
     found.next().unwrap()

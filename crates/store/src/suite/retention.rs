@@ -16,12 +16,12 @@ use crate::{
 };
 
 /// A run of a month, as it was when it began.
-fn run_of(month: u8, number: i64) -> Run {
+pub(super) fn run_of(month: u8, number: i64) -> Run {
     let first = LogPart::of(Month::new(2026, month).unwrap()).lo;
     Run::with_id(first + 1_000_000 * (number + 1))
 }
 
-async fn ended(store: &dyn Store, mut run: Run) -> Run {
+pub(super) async fn ended(store: &dyn Store, mut run: Run) -> Run {
     run.write(store, run.start()).await.unwrap();
     let end = run.end();
     run.write(store, end).await.unwrap();
@@ -29,7 +29,7 @@ async fn ended(store: &dyn Store, mut run: Run) -> Run {
 }
 
 /// Everything of before November goes.
-async fn before_november(store: &dyn Store) -> Purge {
+pub(super) async fn before_november(store: &dyn Store) -> Purge {
     Purge {
         commands_before: None,
         runtimes_before: None,
@@ -47,11 +47,11 @@ async fn now(store: &dyn Store) -> Timestamp {
     clock.unwrap_or_else(|| at("12:00:00"))
 }
 
-fn names(parts: &[OldPart]) -> Vec<&str> {
+pub(super) fn names(parts: &[OldPart]) -> Vec<&str> {
     parts.iter().map(|old| old.part.name.as_str()).collect()
 }
 
-async fn purged(store: &dyn Store, asked: &Purge) -> Purged {
+pub(super) async fn purged(store: &dyn Store, asked: &Purge) -> Purged {
     purge(store, asked).await.unwrap()
 }
 

@@ -201,6 +201,16 @@ pub(crate) async fn an_unreadable_row_is_told_of(store: &dyn Store, damage: impl
         assert_eq!(&seen, &*places);
         let why = "column tenant_id of table event is damaged: ";
         assert!(unreadable.why.starts_with(why), "{unreadable:?}");
+        // Who reads whole events is not kept from those behind it either.
+        let (mut after, mut found) = (FeedPosition::default(), Vec::new());
+        while found.len() < 2 {
+            let batch = store.feed(after, limit).await.unwrap();
+            assert!(!batch.events.is_empty());
+            after = batch.next;
+            found.extend(batch.events.iter().map(|event| event.feed));
+        }
+        assert_eq!(found, [places[0], places[2]]);
+        assert_eq!(after, places[2]);
     }
 }
 

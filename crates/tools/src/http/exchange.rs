@@ -107,7 +107,7 @@ impl Web {
                     TaskErrorKind::Limit,
                     format!(
                         "more than {MOST_REDIRECTS} redirects, the last one to {}",
-                        shown(&next)
+                        shown_bare(&next)
                     ),
                 ));
             }
@@ -233,7 +233,9 @@ fn target(from: &Url, response: &Response) -> Result<Option<Url>, TaskError> {
     };
     let location = String::from_utf8_lossy(location.as_bytes());
     let wrong = |why: &str| {
-        let message = format!("the answer redirects to '{location}', {why}");
+        // A server may hand on the query that it was asked with.
+        let place = location.split(['?', '#']).next().unwrap_or_default();
+        let message = format!("the answer redirects to '{place}', {why}");
         TaskError::new(TaskErrorKind::Parse, message)
     };
     let next = from.join(&location).map_err(|_| wrong("which is no URL"))?;
@@ -276,6 +278,14 @@ pub(crate) fn shown(url: &Url) -> String {
     url.set_username("").ok();
     url.set_password(None).ok();
     url.to_string()
+}
+
+/// The same for people who did not write it: whatever stands behind the path may be a key.
+pub(crate) fn shown_bare(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.set_fragment(None);
+    shown(&url)
 }
 
 fn denied(error: &EgressDenied) -> TaskError {

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use noetl_types::{ByteSize, TaskError};
 use tokio::time::Instant;
 
-pub(crate) use self::exchange::{Incoming, Web, shown, too_large};
+pub(crate) use self::exchange::{Incoming, Web, shown, shown_bare, too_large};
 pub(crate) use self::request::{IDEMPOTENCY_KEY, Request, headers, idempotency_key, read_url};
 pub(crate) use self::response::refusal;
 use crate::call::{Call, Outcome};

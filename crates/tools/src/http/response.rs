@@ -13,6 +13,9 @@ use super::request::ResponseType;
 use crate::call::Outcome;
 use crate::lenient::lenient_json;
 
+/// Characters of an address that an error tells.
+const LONGEST_TOLD: usize = 200;
+
 /// An answer, read to its end.
 #[derive(Debug)]
 pub(crate) struct Answer {
@@ -53,7 +56,13 @@ impl Answer {
 
     /// Why the answer is a failure, if it is one.
     pub(crate) fn error(&self) -> Option<TaskError> {
-        refusal(self.status)
+        let mut error = refusal(self.status)?;
+        // In a loop it is the address that tells one answer from the others. What stands behind the
+        // path may be a key.
+        let path = self.url.split(['?', '#']).next().unwrap_or_default();
+        let told: String = path.chars().take(LONGEST_TOLD).collect();
+        error.message = format!("{} from {told}", error.message).into();
+        Some(error)
     }
 
     /// Names in lower case; a name that comes more than once has its values joined.

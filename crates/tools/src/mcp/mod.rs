@@ -17,7 +17,7 @@ use reqwest::header::HeaderMap;
 use self::talk::Talk;
 use crate::call::{Call, Outcome};
 use crate::config::{Config, missing};
-use crate::http::{Web, headers, idempotency_key, read_url};
+use crate::http::{Web, headers, idempotency_key, read_url, shown, shown_bare};
 use crate::settings::Settings;
 use crate::tool::{Scope, Tool};
 
@@ -35,6 +35,8 @@ pub(crate) struct Mcp {
 struct Wish {
     server: Option<String>,
     endpoint: Url,
+    /// How the result tells it.
+    shown: String,
     headers: HeaderMap,
     protocol_version: String,
     method: String,
@@ -94,9 +96,11 @@ impl Wish {
         if method == "tools/call" && !params.contains_key("name") {
             return Err(missing("'tool'"));
         }
+        let (endpoint, shown) = endpoint(config, settings)?;
         Ok(Self {
             server: config.text("server")?.map(str::to_owned),
-            endpoint: endpoint(config, settings)?,
+            endpoint,
+            shown,
             headers: headers(config)?,
             protocol_version: config
                 .text("protocol_version")?
@@ -131,7 +135,7 @@ impl Wish {
         Json::object([
             ("status", Json::from(status)),
             ("server", Json::from(self.server.as_deref())),
-            ("endpoint", Json::from(crate::http::shown(&self.endpoint))),
+            ("endpoint", Json::from(&*self.shown)),
             ("method", Json::from(&*self.method)),
             ("tool", Json::from(self.tool.as_deref())),
             ("arguments", self.arguments.clone()),
@@ -141,20 +145,25 @@ impl Wish {
     }
 }
 
-/// Where the server is: said by the task, or known by its name to the operator.
-fn endpoint(config: Config<'_>, settings: &Settings) -> Result<Url, TaskError> {
+/// Where the server is, said by the task or known by its name to the operator, and how that is told.
+fn endpoint(config: Config<'_>, settings: &Settings) -> Result<(Url, String), TaskError> {
+    let of_task = |key: &str, text: &str| -> Result<(Url, String), TaskError> {
+        let url = read_url(key, text)?;
+        let shown = shown(&url);
+        Ok((url, shown))
+    };
     for key in ["endpoint", "url"] {
         if let Some(url) = config.text(key)? {
-            return read_url(key, url);
+            return of_task(key, url);
         }
     }
     let server = config.text("server")?;
     let server = server.ok_or_else(|| missing("'endpoint' or 'server'"))?;
     if server.contains("://") {
-        return read_url("server", server);
+        return of_task("server", server);
     }
     match settings.mcp_servers.get(server) {
-        Some(url) => read_url("server", url),
+        Some(url) => of_operator(server, url),
         None => Err(TaskError::new(
             TaskErrorKind::NotFound,
             format!(
@@ -163,6 +172,19 @@ fn endpoint(config: Config<'_>, settings: &Settings) -> Result<Url, TaskError> {
             ),
         )),
     }
+}
+
+/// The address that the operator gave a name. Tasks and their results are for others, so no key in it is
+/// told to them.
+fn of_operator(server: &str, text: &str) -> Result<(Url, String), TaskError> {
+    let url = read_url("server", text).map_err(|_| {
+        let message = format!(
+            "the address that the operator gave '{server}' in NOETL_MCP_SERVERS cannot be used"
+        );
+        TaskError::new(TaskErrorKind::Parse, message)
+    })?;
+    let shown = shown_bare(&url);
+    Ok((url, shown))
 }
 
 /// The texts of a result, one after another.

@@ -61,7 +61,7 @@ impl Python {
         scope.leave_group();
         let (reply, written) = match replied {
             Ok(replied) => replied,
-            Err(lost) => return Ok(self.settings.walls.told(crashed(lost))),
+            Err(lost) => return Ok(self.settings.told(crashed(lost))),
         };
         let reply = match lenient_json(&reply) {
             Ok(reply) => reply,
@@ -80,7 +80,7 @@ impl Python {
             }
         }
         let outcome = self.outcome(&reply, &written);
-        Ok(self.settings.walls.told(outcome))
+        Ok(self.settings.told(outcome))
     }
 
     /// Which interpreters can take the call, and the variables that are set for the call alone.

@@ -18,10 +18,7 @@ use rustix::thread::{
 };
 
 use super::outside::Raised;
-use super::{VARIABLE_PREFIX, Wall, files, filter};
-
-/// Processes and threads of one task, where its user namespace counts them by themselves.
-const MOST_PROCESSES: u64 = 1024;
+use super::{MOST_PROCESSES, VARIABLE_PREFIX, Wall, files, filter};
 
 /// Finishes the walls and runs the program.
 pub(super) fn run(args: &[OsString]) -> Result<u8, String> {

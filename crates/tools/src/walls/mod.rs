@@ -42,6 +42,10 @@ const VARIABLE_PREFIX: &str = "NOETL_OF_TASK_";
 /// What the launcher ends with when it refuses or cannot start the program, as shells do.
 const REFUSED: u8 = 126;
 
+/// Processes and threads of one task, where its user namespace counts them by themselves: one that
+/// multiplies takes nothing from the others.
+pub(crate) const MOST_PROCESSES: u64 = 1024;
+
 /// Folders that sockets of the machine are in.
 const RUN: [&str; 2] = ["/run", "/var/run"];
 

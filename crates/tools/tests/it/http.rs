@@ -132,10 +132,14 @@ async fn statuses_become_kinds() {
         (503, TaskErrorKind::ServerError),
     ] {
         let server = Server::saying(&answer(&format!("{status} X"), "", r#"{"why":1}"#)).await;
-        let outcome = run(&toolbox(), get(&server.url("/"))).await;
+        let outcome = run(&toolbox(), get(&server.url("/of?key=k1"))).await;
         let error = outcome.error.clone().unwrap();
         assert_eq!(error.kind, kind);
-        assert_eq!(error.message, format!("HTTP {status} response").as_str());
+        let place = server.url("/of");
+        assert_eq!(
+            error.message,
+            format!("HTTP {status} response from {place}").as_str()
+        );
         assert_eq!(error.status, Some(status));
         assert_eq!(body_of(&outcome), r#"{"why":1}"#);
     }

@@ -42,6 +42,11 @@ async fn server(ask: impl Fn(&Seen) -> Vec<u8> + Send + Sync + 'static) -> Serve
     .await
 }
 
+fn mcp_at(url: &str) -> Call {
+    let config = format!(r#"{{"endpoint": "{url}", "tool": "t"}}"#);
+    call(ToolKind::Mcp, &value(&config))
+}
+
 fn mcp(server: &Server, rest: &str) -> Call {
     let config = format!(r#"{{"endpoint": "{}"{rest}}}"#, server.url("/mcp"));
     call(ToolKind::Mcp, &value(&config))
@@ -276,6 +281,54 @@ async fn servers_by_name_and_the_guard() {
         assert_eq!(found, kind, "{message}");
         assert!(message.contains(part), "{message}");
     }
+}
+
+/// An address of the operator may have a key in it, which nobody reads in a result or an error.
+#[tokio::test]
+async fn a_key_in_the_address_of_a_named_server_is_not_told() {
+    let well = server(|seen| json("", &reply(seen, "{}"))).await;
+    let away = |to: &'static str| {
+        Server::start(move |_| {
+            let location = format!("location: {to}\r\n");
+            answer("307 X", &location, "").into_bytes()
+        })
+    };
+    let around = away("/mcp?key=SECRET").await;
+    let astray = away("ftp://h/mcp?key=SECRET").await;
+    let with_key = |server: &Server| server.url("/mcp?key=SECRET#SECRET");
+    let settings = Settings {
+        mcp_servers: [
+            ("well".to_owned(), with_key(&well)),
+            ("around".to_owned(), with_key(&around)),
+            ("astray".to_owned(), with_key(&astray)),
+            ("broken".to_owned(), "http://h:99999/?key=SECRET".to_owned()),
+        ]
+        .into(),
+        ..Settings::default()
+    };
+    let toolbox = Toolbox::new(settings);
+    let ask = |name: &str| {
+        let config = format!(r#"{{"server": "{name}", "tool": "t"}}"#);
+        call(ToolKind::Mcp, &value(&config))
+    };
+    let outcome = run(&toolbox, ask("well")).await;
+    assert_eq!(outcome.error, None);
+    assert_eq!(text(&outcome, "endpoint"), well.url("/mcp"));
+    assert!(!outcome.data.to_string().contains("SECRET"));
+    assert_eq!(well.last().target(), "/mcp?key=SECRET");
+    for (name, kind, part) in [
+        ("around", TaskErrorKind::Limit, "redirects"),
+        ("astray", TaskErrorKind::Parse, "neither http nor https"),
+        ("broken", TaskErrorKind::Parse, "'broken'"),
+    ] {
+        let (found, message) = error(&toolbox, ask(name)).await;
+        assert_eq!(found, kind, "{message}");
+        assert!(message.contains(part), "{message}");
+        assert!(!message.contains("SECRET"), "{message}");
+    }
+    // What a task says itself is told as it is.
+    let own = run(&toolbox, mcp_at(&well.url("/mcp?of=task"))).await;
+    assert_eq!(text(&own, "endpoint"), well.url("/mcp?of=task"));
 }
 
 #[tokio::test]

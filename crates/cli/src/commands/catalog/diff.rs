@@ -30,9 +30,9 @@ use crate::source::Origin;
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  noetl catalog diff etl/daily                  the newest against the one before
+  noetl catalog diff etl/daily              the newest against the one before
   noetl catalog diff etl/daily@1 etl/daily@4
-  noetl catalog diff etl/daily daily.yaml       what registering the file would change
+  noetl catalog diff etl/daily daily.yaml   what registering it would change
   noetl catalog diff etl/daily -o json | jq .differs")]
 pub(crate) struct DiffArgs {
     /// The path, perhaps with a version: PATH@3

@@ -21,8 +21,8 @@ use crate::roles::{Host, HostError};
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  noetl catalog get etl/daily > daily.yaml      the newest version
-  noetl catalog get etl/daily@3 -o json         another one, with all that is known of it")]
+  noetl catalog get etl/daily > daily.yaml   the newest version
+  noetl catalog get etl/daily@3 -o json      another, with what is known of it")]
 pub(crate) struct GetArgs {
     /// The path, perhaps with a version: PATH@3
     path: String,

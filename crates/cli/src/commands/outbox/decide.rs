@@ -114,7 +114,14 @@ pub(super) fn decide(
                 Meant::All => dead.iter().map(|row| row.outbox_id).collect(),
             };
             if dead.is_empty() {
-                return nothing(meant, decision, output, io);
+                if named.is_empty() {
+                    io.talk("there are no dead rows")?;
+                }
+                let done = Done {
+                    asked: named.len(),
+                    changed: 0,
+                };
+                return done.tell(decision, output, io);
             }
             show(&dead, io)?;
             let question = decision.question(&counted(dead.len(), "dead row"), at.url());
@@ -124,21 +131,24 @@ pub(super) fn decide(
             named
         }
     };
-    let mut changed = OutboxChanged { changed: 0 };
-    for some in rows.chunks(at_once()) {
-        let some = OutboxIds {
-            outbox_ids: some.to_vec(),
-        };
-        let done = at.ask(async |client| match decision {
-            Decision::Replay => client.replay_outbox(&some).await,
-            Decision::Discard => client.discard_outbox(&some).await,
-        })?;
-        changed.changed += done.changed;
-    }
-    if !output.is_table() {
-        output.thing(&changed, io)?;
-    }
-    tell(changed.changed, rows.len(), decision.done(), output, io)
+    let mut done = Done::default();
+    let ended = rows
+        .chunks(at_once())
+        .try_for_each(|some| -> Result<(), Error> {
+            let ids = OutboxIds {
+                outbox_ids: some.to_vec(),
+            };
+            let changed = at.ask(async |client| match decision {
+                Decision::Replay => client.replay_outbox(&ids).await,
+                Decision::Discard => client.discard_outbox(&ids).await,
+            })?;
+            done.asked += some.len();
+            done.changed += changed.changed;
+            Ok(())
+        });
+    // Also where some could not be: the others are what they are now.
+    let exit = done.tell(decision, output, io)?;
+    ended.map(|()| exit)
 }
 
 fn at_once() -> usize {
@@ -175,43 +185,34 @@ fn show(dead: &[OutboxLine], io: &mut Io<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// None of the rows that are meant is dead.
-fn nothing(
-    meant: Meant<'_>,
-    decision: Decision,
-    output: Output,
-    io: &mut Io<'_>,
-) -> Result<Exit, Error> {
-    match meant {
-        Meant::These(rows) => tell(0, rows.len(), decision.done(), output, io),
-        Meant::All => {
-            io.talk("there are no dead rows")?;
-            Ok(Exit::Ok)
-        }
-    }
+/// What became of the rows that a server was asked about.
+#[derive(Debug, Default)]
+struct Done {
+    asked: usize,
+    changed: u64,
 }
 
-fn tell(
-    changed: u64,
-    asked: usize,
-    what: &str,
-    output: Output,
-    io: &mut Io<'_>,
-) -> Result<Exit, Error> {
-    let changed = usize::try_from(changed).unwrap_or(usize::MAX);
-    let others = asked.saturating_sub(changed);
-    if changed > 0 && output.is_table() {
-        writeln!(io.out, "{} {what}", counted(changed, "row"))?;
+impl Done {
+    fn tell(&self, decision: Decision, output: Output, io: &mut Io<'_>) -> Result<Exit, Error> {
+        let Self { asked, changed } = *self;
+        if !output.is_table() {
+            output.thing(&OutboxChanged { changed }, io)?;
+        }
+        let changed = usize::try_from(changed).unwrap_or(usize::MAX);
+        if changed > 0 && output.is_table() {
+            writeln!(io.out, "{} {}", counted(changed, "row"), decision.done())?;
+        }
+        let others = asked.saturating_sub(changed);
+        if others > 0 {
+            io.talk(format_args!(
+                "{others} of {asked} rows were not dead and stay as they are; see those that are with: \
+                 noetl outbox dead"
+            ))?;
+        }
+        Ok(if changed == 0 && asked > 0 {
+            Exit::NotFound
+        } else {
+            Exit::Ok
+        })
     }
-    if others > 0 {
-        io.talk(format_args!(
-            "{others} of {asked} rows were not dead and stay as they are; see those that are with: \
-             noetl outbox dead"
-        ))?;
-    }
-    Ok(if changed == 0 {
-        Exit::NotFound
-    } else {
-        Exit::Ok
-    })
 }

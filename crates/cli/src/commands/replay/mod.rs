@@ -31,11 +31,11 @@ use source::Source;
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  noetl replay last                                     the newest run as it is now
-  noetl replay 559312345678901234 --at-seq 12           after its first twelve events
+  noetl replay last                             the newest run as it is now
+  noetl replay 559312345678901234 --at-seq 12   after its first twelve events
   noetl replay 559312345678901234 --at-time 2026-11-16T09:30:00Z
   noetl replay 559312345678901234 -o json | jq .checksum
-  noetl replay --log events.jsonl                       a log from elsewhere
+  noetl replay --log events.jsonl               a log from elsewhere
 
 Exit codes:
     0  the run was replayed

@@ -41,7 +41,7 @@ Ctrl-C cancels the run, which is recorded; pressed again, it quits at once.
 
 Examples:
   noetl run examples/hello.yaml                      progress and result
-  noetl run flow.yaml --set city=Oslo --set n.max=3  values laid over the workload
+  noetl run flow.yaml --set city=Oslo --set n.max=3  with other values
   noetl run flow.yaml --payload input.json -o yaml   the same from a file
   noetl run flow.yaml --quiet | jq .total            only the result
   noetl run flow.yaml --ephemeral                    leave no log

@@ -29,8 +29,8 @@ use crate::roles::Host;
 #[command(after_long_help = "\
 Examples:
   noetl runs explain last
-  noetl runs explain last --step load --why        with the events that led there
-  noetl runs explain 4821 --at-seq 12              as it was after twelve events")]
+  noetl runs explain last --step load --why   with the events that led there
+  noetl runs explain 4821 --at-seq 12         as it was after twelve events")]
 pub(crate) struct ExplainArgs {
     /// The run: its id, a part of it that fits no other, or last
     run: String,

@@ -3,7 +3,7 @@
 use noetl_api::execution::ExecutionLine;
 use noetl_api::query::ExecutionsQuery;
 use noetl_types::limits::PageLimit;
-use noetl_types::{ErrorCode, ExecutionId};
+use noetl_types::{ErrorCode, ExecutionId, PlaybookPath};
 
 use crate::error::Error;
 use crate::render::words::visible;
@@ -20,18 +20,9 @@ const MAX_NAMED: usize = 5;
 /// Digits of an id: as many as every id has for decades to come. Fewer may be a part of one.
 const WHOLE: usize = 18;
 
-/// What the platform runs for itself lies under this path.
-const PLATFORM: &str = "system/";
-
 /// Whether the platform runs it for itself.
 pub(super) fn is_of_platform(run: &ExecutionLine) -> bool {
-    let path = run.path.as_ref();
-    path.is_some_and(|path| path.as_str().starts_with(PLATFORM))
-}
-
-/// Whether a text names paths of the platform's own.
-pub(super) fn names_platform(path: &str) -> bool {
-    path.starts_with(PLATFORM)
+    run.path.as_ref().is_some_and(PlaybookPath::is_of_platform)
 }
 
 /// The run of an id, of a part of one, or the last one.
@@ -152,7 +143,5 @@ mod tests {
         assert!(whole("80639183661694976").is_none(), "17 digits");
         assert!(whole("0639183661694976").is_none(), "16 digits");
         assert!(whole("last").is_none());
-        assert!(names_platform("system/outbox_publisher"));
-        assert!(!names_platform("etl/system/"));
     }
 }

@@ -4,9 +4,9 @@ use clap::Args;
 use noetl_api::execution::ExecutionLine;
 use noetl_api::query::ExecutionsQuery;
 use noetl_types::limits::PageLimit;
-use noetl_types::{ExecutionStatus, Text, Timestamp};
+use noetl_types::{ExecutionStatus, PlaybookPath, Text, Timestamp};
 
-use super::find::{is_of_platform, names_platform};
+use super::find::is_of_platform;
 use super::status;
 use crate::config::{Client, Flags};
 use crate::error::Error;
@@ -19,15 +19,14 @@ use crate::roles::Host;
 
 /// List runs, newest first
 ///
-/// What the platform runs for itself, below system/, is left out unless --system or --path asks for
-/// it.
+/// What the platform runs for itself, below system/, is left out unless --system or --path is given.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
-  noetl runs list                                    the newest
-  noetl runs list --status failed --since 24h        those that failed since yesterday
-  noetl runs list --path etl/ -o jsonl | jq .error   for a script
-  noetl runs list --system                           with those of the platform itself")]
+  noetl runs list                               the newest
+  noetl runs list --status failed --since 24h   what failed since yesterday
+  noetl runs list --path etl/ -o jsonl | jq .error
+  noetl runs list --system                      also what the platform runs")]
 pub(crate) struct ListArgs {
     #[command(flatten)]
     pub(super) filter: Filter,
@@ -61,7 +60,7 @@ pub(crate) struct Filter {
     /// Only those whose id, path or error holds this text
     #[arg(long, value_name = "TEXT")]
     pub(super) query: Option<String>,
-    /// Also what the platform runs for itself, below system/; --path system/ asks for it too
+    /// Also what the platform runs for itself, below system/
     #[arg(long)]
     pub(super) system: bool,
 }
@@ -94,12 +93,19 @@ impl Filter {
             && words.iter().all(|word| word.is_none())
     }
 
-    /// Whether runs of the platform itself are asked for.
-    fn wants_platform(&self) -> bool {
-        self.system || self.path.as_deref().is_some_and(names_platform)
+    /// The runs to show. The text of a path may be a part of one of the platform's own, so whoever gives
+    /// one sees those too.
+    fn shown(&self) -> ExecutionsQuery {
+        self.query(self.system || self.path.is_some())
     }
 
-    pub(super) fn query(&self) -> ExecutionsQuery {
+    /// The runs to cancel: what keeps the platform going is among them only where it is named.
+    pub(super) fn cancelled(&self) -> ExecutionsQuery {
+        let path = self.path.as_deref().unwrap_or_default();
+        self.query(self.system || path.starts_with(PlaybookPath::PLATFORM))
+    }
+
+    fn query(&self, with_platform: bool) -> ExecutionsQuery {
         ExecutionsQuery {
             status: self.status,
             path: self.path.as_deref().map(Text::from),
@@ -107,7 +113,7 @@ impl Filter {
             since: self.since,
             until: self.until,
             q: self.query.as_deref().map(Text::from),
-            system: (!self.wants_platform()).then_some(false),
+            system: (!with_platform).then_some(false),
             ..ExecutionsQuery::default()
         }
     }
@@ -138,7 +144,7 @@ pub(super) async fn fetch(
 pub(super) fn run(args: &ListArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit, Error> {
     let reached = Reached::find(&args.target.given, Wants::Look, quiet, io)?;
     let most = usize::try_from(args.limit).unwrap_or(usize::MAX);
-    let runs = reached.ask(fetch(&reached.host, args.filter.query(), most))?;
+    let runs = reached.ask(fetch(&reached.host, args.filter.shown(), most))?;
     if runs.is_empty() && args.output.is_table() {
         if !quiet {
             io.talk(if args.filter.is_open() {

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use clap::Args;
 use noetl_api::execution::EventView;
-use noetl_types::{EventType, Json};
+use noetl_types::{ErrorCode, EventType, Json};
 
 use super::{events, find};
 use crate::config::{Client, Flags};
@@ -69,8 +69,9 @@ async fn print(args: &LogsArgs, host: &Host, quiet: bool, io: &mut Io<'_>) -> Re
         for task in tasks.and_then(Json::as_list).into_iter().flatten() {
             gather(task, 0, &mut written);
         }
-        let places = [&event.result, &event.context, &kept_elsewhere];
-        for place in places.into_iter().flatten() {
+        // What is kept elsewhere is all of the result, of which the log has parts.
+        let result = kept_elsewhere.as_ref().or(event.result.as_ref());
+        for place in [result, event.context.as_ref()].into_iter().flatten() {
             gather(place, MAX_DEPTH, &mut written);
         }
         for (is_error, text) in written {
@@ -78,11 +79,12 @@ async fn print(args: &LogsArgs, host: &Host, quiet: bool, io: &mut Io<'_>) -> Re
             tell(args, &step, is_error, text, io)?;
         }
     }
-    if fetched.missing > 0 && !quiet {
+    if fetched.missing > 0 {
+        // Also where talk is not wanted: what is printed is not all.
         let data = counted(fetched.missing, "result");
-        io.talk(format!(
+        io.warn(&[format!(
             "{data} could not be looked at: too large, too many, or gone"
-        ))?;
+        )])?;
     } else if is_silent && !quiet {
         io.talk("the tasks of this run wrote nothing that its log has")?;
     }
@@ -115,14 +117,25 @@ impl Fetched {
         self.bytes = all;
         match host.resolve(address).await {
             Ok(data) => Ok(Some(data)),
-            // What is gone, or not for everybody, leaves the rest of the log to be read.
-            Err(error) if error.code().is_some() => {
+            Err(error) if error.code().is_some_and(is_gone) => {
                 self.missing += 1;
                 Ok(None)
             }
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Whether data that is refused so cannot be had by anybody, which leaves the rest of the log to be read:
+/// it is gone, too large, or was written elsewhere, where addresses have another form.
+fn is_gone(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::NotFound
+            | ErrorCode::RetentionDropped
+            | ErrorCode::TooLarge
+            | ErrorCode::BadQuery
+    )
 }
 
 fn is_call(event: &EventView) -> bool {

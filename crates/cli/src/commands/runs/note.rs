@@ -1,7 +1,7 @@
 //! An event in a few words, and its line.
 
 use noetl_api::execution::EventView;
-use noetl_types::{EventStatus, Json};
+use noetl_types::{EventStatus, Json, Millis};
 
 use crate::output::{Cell, Column, Table, Times};
 use crate::render::palette;
@@ -67,7 +67,7 @@ pub(super) fn note(event: &EventView) -> String {
         parts.push(format!("worker {worker}"));
     }
     if let Some(ms) = number("retry_in_ms") {
-        parts.push(format!("again in {ms} ms"));
+        parts.push(format!("again in {}", Millis::from_ms(ms).human()));
     }
     if let Some(reason) = text("reason") {
         parts.push(reason.to_owned());

@@ -27,13 +27,13 @@ use crate::roles::{Host, HostError};
 ///
 /// Nothing of a cancelled run is handed out any more, and what is under way is stopped. The runs are
 /// shown first and have to be agreed to; without a terminal, --yes is needed. A run that has ended
-/// already stays as it is. With --all, what the platform runs for itself stays too, unless --system or
-/// --path asks for it.
+/// already stays as it is. With --all, what the platform runs for itself stays too, unless --system is
+/// given or --path begins with system/.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
   noetl runs cancel 4821
-  noetl runs cancel --all --path etl/ --dry-run       which ones would be cancelled
+  noetl runs cancel --all --path etl/ --dry-run     only show which ones
   noetl runs cancel --all --path etl/ --yes")]
 pub(crate) struct CancelArgs {
     /// The runs: ids, parts of ids that fit no other, or last
@@ -124,7 +124,11 @@ pub(super) fn cancel(args: &CancelArgs, quiet: bool, io: &mut Io<'_>) -> Result<
         io.talk(format_args!("{runs} would be cancelled"))?;
         return Ok(Exit::Ok);
     }
-    let question = format!("Cancel {}?", counted(runs.len(), "run"));
+    let question = format!(
+        "Cancel {} at {}?",
+        counted(runs.len(), "run"),
+        reached.name()
+    );
     let wanted = if runs.len() == 1 {
         "yes".to_owned()
     } else {
@@ -231,7 +235,7 @@ async fn all_that_go_on(filter: &Filter, host: &Host) -> Result<Vec<ExecutionLin
     for status in ExecutionStatus::ALL.iter().copied().filter(wanted) {
         let query = ExecutionsQuery {
             status: Some(status),
-            ..filter.query()
+            ..filter.cancelled()
         };
         runs.extend(list::fetch(host, query, MAX_CANCELLED + 1).await?);
     }

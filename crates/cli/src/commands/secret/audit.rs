@@ -4,7 +4,7 @@ use clap::Args;
 use noetl_api::secret_audit::{SecretAuditQuery, SecretAuditRow};
 use noetl_types::{ExecutionId, Text, Timestamp};
 
-use crate::commands::platform::ask;
+use crate::commands::platform::Operated;
 use crate::commands::runs::{find, whole};
 use crate::config::{Flags, Operator};
 use crate::error::Error;
@@ -12,23 +12,29 @@ use crate::io::Io;
 use crate::output::{Cell, Column, Output, Table, Times, read_when};
 use crate::reach::{Reached, Wants};
 use crate::render::palette;
+use crate::render::words::visible;
 
 /// Tell what was done to secrets, newest first: who, for which run, and what came of it
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-It asks for all tenants, so it shows the token of the internal API (NOETL_INTERNAL_API_TOKEN),
-or that of an admin of the tenant 'default'.
+It asks for all tenants, so it shows the token of the internal API
+(NOETL_INTERNAL_API_TOKEN), or that of an admin of the tenant 'default'.
 
 Examples:
-  noetl secret audit                                 the newest
-  noetl secret audit pg_main --since 24h             what was done to one since yesterday
-  noetl secret audit --run 4821                      what was lent to one run
+  noetl secret audit                       the newest
+  noetl secret audit pg_main --since 24h   what was done to one since yesterday
+  noetl secret audit --run 4821            what was lent to one run
   noetl secret audit -o jsonl | jq 'select(.outcome != \"ok\")'")]
 pub(crate) struct AuditArgs {
     /// Only what was done to this secret
     name: Option<String>,
-    /// Only what was done for this run: its id, a part of it that fits no other, or last
-    #[arg(long, value_name = "RUN")]
+    /// Only what was done for this run
+    #[arg(
+        long,
+        value_name = "RUN",
+        help = "Only what was done for this run: its id, a part of it that fits no other, or last; \
+                at NOETL_INTERNAL_URL its whole id"
+    )]
     run: Option<String>,
     /// Only what was done since: a duration such as 2h, or a time
     #[arg(long, value_name = "WHEN", value_parser = read_when)]
@@ -46,7 +52,8 @@ pub(crate) struct AuditArgs {
 }
 
 pub(super) fn run(args: &AuditArgs, io: &mut Io<'_>) -> Result<(), Error> {
-    let execution_id = args.run.as_deref().map(|run| id_of(run, args, io));
+    let at = Operated::find(&args.settings.given, io)?;
+    let execution_id = args.run.as_deref().map(|run| id_of(run, &at, args, io));
     let query = SecretAuditQuery {
         credential: args.name.as_deref().map(Text::from),
         execution_id: execution_id.transpose()?,
@@ -54,9 +61,7 @@ pub(super) fn run(args: &AuditArgs, io: &mut Io<'_>) -> Result<(), Error> {
         to: args.until,
         limit: args.limit,
     };
-    let rows = ask(&args.settings.given, io, async |client| {
-        client.secret_audit(&query).await
-    })?;
+    let rows = at.ask(async |client| client.secret_audit(&query).await)?;
     let rows = rows.rows;
     if rows.is_empty() && args.output.is_table() {
         return Ok(io.talk("there are no such acts")?);
@@ -64,13 +69,25 @@ pub(super) fn run(args: &AuditArgs, io: &mut Io<'_>) -> Result<(), Error> {
     args.output.list(&rows, |times| table(&rows, times), io)
 }
 
-/// The id of a run. A part of one is looked for among the runs, where every command looks for them.
-fn id_of(run: &str, args: &AuditArgs, io: &mut Io<'_>) -> Result<ExecutionId, Error> {
+/// The id of a run. A part of one is looked for among the runs of the server that is asked for the acts:
+/// another one has other runs, and where only the internal API is known, there are none to look among.
+fn id_of(
+    run: &str,
+    at: &Operated,
+    args: &AuditArgs,
+    io: &mut Io<'_>,
+) -> Result<ExecutionId, Error> {
     if let Some(id) = whole(run) {
         return Ok(id);
     }
     // What is odd about the settings is told by who asks for the acts.
-    let reached = Reached::find(&args.settings.given, Wants::Look, true, io)?;
+    let reached = Reached::find(&args.settings.given, Wants::Act, true, io)?;
+    if reached.name() != at.url() {
+        return Err(Error::NotWhole {
+            text: visible(run),
+            url: at.url().to_owned(),
+        });
+    }
     reached.ask(find(&reached.host, run))
 }
 

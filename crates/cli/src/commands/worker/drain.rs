@@ -70,27 +70,32 @@ pub(super) fn run(args: &DrainArgs, quiet: bool, io: &mut Io<'_>) -> Result<Exit
         let text = table(&meant, &known.pools, &times).render(false, true, &io.err);
         io.talk(text.trim_end())?;
     }
-    let question = format!("Drain {}?", counted(args.names.len(), "worker"));
+    let question = format!(
+        "Drain {} at {}?",
+        counted(args.names.len(), "worker"),
+        reached.name()
+    );
     if !agreed(args.consent, &question, "yes", io)? {
         return Ok(Exit::Failed);
     }
     let mut drained = Vec::new();
-    for name in &args.names {
-        let worker = WorkerName {
-            name: name.as_str().into(),
-            kind: None,
-        };
-        let asked = reached.ask(async {
-            let asked = server.drain(&worker).await;
-            Ok(asked.map_err(HostError::from)?)
-        })?;
-        if args.output.is_table() {
-            writeln!(io.out, "{} {}", visible(name), asked.status)?;
+    let ended = reached.ask(async {
+        for name in &args.names {
+            let worker = WorkerName {
+                name: name.as_str().into(),
+                kind: None,
+            };
+            let asked = server.drain(&worker).await.map_err(HostError::from)?;
+            if args.output.is_table() {
+                writeln!(io.out, "{} {}", visible(name), asked.status)?;
+            }
+            drained.push(asked);
         }
-        drained.push(asked);
-    }
+        Ok(())
+    });
+    // Also where one could not be: the others were asked to leave.
     if !args.output.is_table() {
         args.output.list(&drained, |_| Table::new([]), io)?;
     }
-    Ok(Exit::Ok)
+    ended.map(|()| Exit::Ok)
 }

@@ -24,14 +24,15 @@ use crate::roles::{self, Code, StartError, WorkerPlan};
 /// Start as many as there is work for, on any machine that reaches the server.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
-Ctrl-C stops it: commands under way may finish, those that take too long are given back; pressed
-again, it quits at once. While the server is away, it waits and tries again.
+Ctrl-C stops it: commands under way may finish, those that take too long are
+given back; pressed again, it quits at once. While the server is away, it waits
+and tries again.
 
 Examples:
-  noetl worker                                          for a server on this machine
+  noetl worker              for a server on this machine
   noetl worker --server http://localhost:9000 --pool gpu --concurrency 2
-  noetl worker list                                     who works there
-  noetl worker drain NAME                               ask one to finish and leave")]
+  noetl worker list         who works there
+  noetl worker drain NAME   ask one to finish and leave")]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct WorkerArgs {
     #[command(subcommand)]

@@ -82,7 +82,9 @@ pub(crate) static MCP_SERVERS: Setting<BTreeMap<String, String>> = Setting::abse
     "none: tasks say where their server is",
     read::named_urls,
     "MCP servers that tasks know by name: NAME=URL, separated by commas",
-);
+)
+// An address may have a key in its query.
+.secret();
 
 pub(crate) static CONTAINER_IMAGES: Setting<Vec<String>> = Setting::absent(
     "NOETL_CONTAINER_IMAGES",

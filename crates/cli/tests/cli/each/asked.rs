@@ -126,7 +126,10 @@ fn runs_that_wait() {
         .piped(&["runs", "cancel", &second])
         .on_terminal(&["runs", "cancel", &second], "no\n")
         .on_terminal(&["runs", "cancel", &second], "yes\n")
-        .is("runs_cancel", &masks);
+        .is(
+            "runs_cancel",
+            &[&masks[..], &[(house.url(), "URL")]].concat(),
+        );
 }
 
 #[test]
@@ -160,7 +163,7 @@ fn secrets() {
         .piped(&["secret", "rm", "api_main", "--yes"])
         .on_terminal(&["secret", "rm", "pg_main"], "yes\n")
         .on_terminal(&["secret", "rm", "pg_main"], "yes\n")
-        .is("secret_rm", &[]);
+        .is("secret_rm", &[(house.url(), "URL")]);
     show()
         .both(&["secret", "audit", "api_main"])
         .both(&["secret", "audit", "none"])

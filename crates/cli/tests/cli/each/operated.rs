@@ -76,7 +76,7 @@ fn tokens() {
         .piped(&["token", "revoke", &ci, "--yes"])
         .piped(&["token", "revoke", "none", "--yes"])
         .on_terminal(&["token", "revoke", &hand], "yes\n")
-        .is("token_revoke", &[]);
+        .is("token_revoke", &[(&*url, "URL")]);
     let stranger = |args: &[&str]| {
         let mut command = at_home(&folder, args);
         command.env("NOETL_SERVER_URL", &url);
@@ -127,7 +127,7 @@ fn workers() {
         .piped(&["worker", "drain", "w1", "--yes"])
         .piped(&["worker", "drain", "w3", "--yes"])
         .on_terminal(&["worker", "drain", "w2"], "yes\n")
-        .is("worker_drain", &[]);
+        .is("worker_drain", &[(&*url, "URL")]);
     for worker in workers {
         let (code, _, err) = worker.end();
         assert_eq!(code, 0, "{err}");

@@ -1,13 +1,12 @@
 //! Executions are looked at.
 
-use axum::http::header::LINK;
-use axum::http::{HeaderName, HeaderValue, Uri};
-use axum::response::{IntoResponse as _, Response};
+use axum::http::Uri;
+use axum::response::Response;
 use noetl_api::execution::{
     Analysis, AnalyzeRequest, CancellationCheck, EventPage, ExecutionDetail, StatusView,
 };
 use noetl_api::explain::{At, ExplainQuery, Explanation};
-use noetl_api::query::{DetailQuery, EventsQuery, ExecutionsQuery, NEXT_CURSOR, Order};
+use noetl_api::query::{DetailQuery, EventsQuery, ExecutionsQuery, Order};
 use noetl_types::limits::{MAX_PAGE_OFFSET, PageLimit};
 use noetl_types::{EventName, ExecutionStatus, Seq, Timestamp};
 
@@ -15,6 +14,7 @@ use crate::http::acting::For;
 use crate::http::answer::{Answer, AsOf};
 use crate::http::body::JsonBodyOrDefault;
 use crate::http::failure::Failure;
+use crate::http::paged::paged;
 use crate::http::params::{ExecutionOf, Params};
 
 /// The list of executions.
@@ -41,29 +41,7 @@ pub(in crate::http) async fn list(
         cursor: params.text("cursor")?,
     };
     let page = app.runtime.executions(query).await?;
-    let mut response = Answer(page.executions).into_response();
-    if let Some(next) = page.next_cursor
-        && let Ok(cursor) = HeaderValue::try_from(next.as_str())
-        && let Ok(link) = HeaderValue::try_from(next_page(&uri, &next))
-    {
-        let headers = response.headers_mut();
-        headers.insert(HeaderName::from_static(NEXT_CURSOR), cursor);
-        headers.insert(LINK, link);
-    }
-    Ok(response)
-}
-
-/// The address of the next page: the same question from another place.
-fn next_page(uri: &Uri, cursor: &str) -> String {
-    let mut address = format!("<{}?", uri.path());
-    let is_place = |pair: &str| pair.starts_with("cursor=") || pair.starts_with("offset=");
-    let pairs = uri.query().unwrap_or_default().split('&');
-    for pair in pairs.filter(|pair| !pair.is_empty() && !is_place(pair)) {
-        address.push_str(pair);
-        address.push('&');
-    }
-    address.push_str(&format!("cursor={cursor}>; rel=\"next\""));
-    address
+    Ok(paged(page.executions, &uri, page.next_cursor.as_ref()))
 }
 
 /// An execution with a page of its log.
@@ -155,25 +133,4 @@ pub(in crate::http) async fn events(
     params.nothing_else()?;
     let (runtime, seen) = app.runtime.seeing();
     Ok(AsOf(runtime.events(execution_id, query).await?, seen))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_next_page_asks_the_same_question() {
-        let uri: Uri = "/api/executions?status=FAILED&offset=5&limit=2&cursor=old"
-            .parse()
-            .unwrap();
-        assert_eq!(
-            next_page(&uri, "new"),
-            "</api/executions?status=FAILED&limit=2&cursor=new>; rel=\"next\""
-        );
-        let plain: Uri = "/api/executions".parse().unwrap();
-        assert_eq!(
-            next_page(&plain, "new"),
-            "</api/executions?cursor=new>; rel=\"next\""
-        );
-    }
 }

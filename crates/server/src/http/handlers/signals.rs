@@ -1,8 +1,10 @@
 //! Signals and decisions reach executions that wait.
 
+use axum::http::Uri;
+use axum::response::Response;
 use noetl_api::query::ApprovalsQuery;
 use noetl_api::signal::{
-    ApprovalList, ApproveAnswer, ApproveRequest, BroadcastAnswer, SignalAnswer, SignalRequest,
+    ApproveAnswer, ApproveRequest, BroadcastAnswer, SignalAnswer, SignalRequest,
 };
 use noetl_types::limits::PageLimit;
 
@@ -10,6 +12,7 @@ use crate::http::acting::For;
 use crate::http::answer::Answer;
 use crate::http::body::JsonBody;
 use crate::http::failure::Failure;
+use crate::http::paged::paged;
 use crate::http::params::{ExecutionOf, Params};
 
 /// Sends a signal to an execution.
@@ -46,13 +49,16 @@ pub(in crate::http) async fn approve(
 /// What waits for a person.
 pub(in crate::http) async fn approvals(
     For(app): For,
+    uri: Uri,
     mut params: Params,
-) -> Result<Answer<ApprovalList>, Failure> {
+) -> Result<Response, Failure> {
     let query = ApprovalsQuery {
         execution_id: params.read("execution_id", str::parse)?,
         limit: Some(params.page_limit("limit", PageLimit::MAX)?),
         cursor: params.text("cursor")?,
     };
     params.nothing_else()?;
-    Ok(Answer(app.runtime.approvals(query).await?))
+    let list = app.runtime.approvals(query).await?;
+    let next = list.next_cursor.clone();
+    Ok(paged(list, &uri, next.as_ref()))
 }

@@ -20,9 +20,11 @@ const USUAL: u32 = 100;
 /// How long a caller may wait, in milliseconds.
 const WAITS: std::ops::RangeInclusive<u32> = 0..=30_000;
 
-/// Where it stands.
-pub(in crate::http) async fn status(For(app): For) -> Result<Answer<StreamStatus>, Failure> {
-    Ok(Answer(app.runtime.stream_status().await?))
+/// Where it stands: the stream of all tenants, so the answer is the same for everybody.
+pub(in crate::http) async fn status(
+    State(app): State<App>,
+) -> Result<Answer<StreamStatus>, Failure> {
+    Ok(Answer(app.of_nobody().stream_status().await?))
 }
 
 /// The feed behind a place, or from its end.

@@ -1,12 +1,16 @@
 //! Who did something: in the logs of runs, in the trail, and in the log of the server.
 
+use std::sync::atomic::Ordering;
+
+use axum::body::{Body, to_bytes};
 use axum::http::Method;
 use noetl_types::{ErrorCode, Scope};
 use serde_json::{Value, json};
 
-use super::capability::Scribe;
-use super::tokens::token_of;
-use super::{House, TWO_STEPS, closed_house, house, is_ok};
+use super::faults::breakable;
+use super::paper::Paper;
+use super::tokens::{token_of, with_token};
+use super::{House, TWO_STEPS, closed_house, closed_settings, house, house_with, is_ok, request};
 
 const USER: [Scope; 4] = [
     Scope::ExecRead,
@@ -121,8 +125,8 @@ async fn changes_of_the_catalog_and_leave_of_workers_are_in_the_trail() {
 async fn what_is_logged_says_whose_it_is_and_of_which_run() {
     let house = closed_house().await;
     let user = token_of(&house.runtime, "acme", &USER).await;
-    let scribe = Scribe::default();
-    let watched = tracing::subscriber::set_default(scribe.clone());
+    let paper = Paper::default();
+    let watched = paper.watch();
     let path = "/api/executions/7000000000000000000";
     let none = house.call(&user, Method::GET, path, json!({})).await;
     none.is_problem(ErrorCode::NotFound);
@@ -130,13 +134,53 @@ async fn what_is_logged_says_whose_it_is_and_of_which_run() {
     let wrong = house.call(&user, Method::GET, wrong, json!({})).await;
     wrong.is_problem(ErrorCode::BadId);
     drop(watched);
-    let told = scribe.0.lock().unwrap().clone();
-    for line in [
-        "tenant=\"acme\"",
-        "actor=\"acme-token\"",
-        "execution_id=7000000000000000000",
-    ] {
-        assert!(told.lines().any(|told| told == line), "{line}\n{told}");
+    let lines = paper.saying("request");
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    for (line, reply) in lines.iter().zip([&none, &wrong]) {
+        let of = &line["span"];
+        assert_eq!(of["request_id"].as_str(), reply.header("x-request-id"));
+        assert_eq!(
+            (&of["tenant"], &of["actor"]),
+            (&json!("acme"), &json!("acme-token"))
+        );
     }
-    assert!(!told.contains("execution_id=anything"), "{told}");
+    assert_eq!(lines[0]["span"]["execution_id"], "7000000000000000000");
+    assert_eq!(lines[1]["span"].get("execution_id"), None);
+}
+
+/// Before it is known whose a request is, and long after it was answered.
+#[tokio::test]
+async fn what_is_logged_at_the_door_and_of_live_answers_says_of_which_request_it_is() {
+    let (store, is_broken) = breakable();
+    let house = house_with(store, &closed_settings()).await;
+    let user = token_of(&house.runtime, "acme", &USER).await;
+    let register = json!({ "content": TWO_STEPS });
+    house
+        .call(&user, Method::POST, "/api/catalog/register", register)
+        .await;
+    let begin = json!({ "path": "demo/two" });
+    let begun = house.call(&user, Method::POST, "/api/execute", begin).await;
+    let id = begun.text_at("/execution_id");
+    let paper = Paper::default();
+    let watched = paper.watch();
+    let follow = format!("/api/executions/{id}/events/stream");
+    let follow = with_token(request(Method::GET, &follow, Body::empty()), &user);
+    let live = house.front.answer(&super::peer().into(), follow).await;
+    assert_eq!(live.status(), 200);
+    is_broken.store(true, Ordering::SeqCst);
+    to_bytes(live.into_body(), 1 << 20).await.unwrap();
+    let ends = paper.saying("a live answer ends early");
+    assert_eq!(ends.len(), 1, "{ends:?}");
+    assert_eq!(ends[0]["span"]["actor"], "acme-token");
+    assert_eq!(ends[0]["span"]["execution_id"], json!(id));
+    // Whose a token is that nobody knows yet only the store can tell.
+    let stranger = format!("noetl_{}_{}", "a".repeat(8), "b".repeat(43));
+    let refused = house
+        .call(&stranger, Method::GET, "/api/whoami", json!({}))
+        .await;
+    drop(watched);
+    let of = refused.header("x-request-id").unwrap();
+    let failed = paper.saying("the store failed");
+    let found = failed.iter().find(|line| line["span"]["request_id"] == of);
+    assert!(found.is_some(), "{of}: {} {failed:?}", refused.text);
 }

@@ -52,6 +52,11 @@ async fn in_pages(shelter: &Shelter) {
             Some(next) => cursor = Some(next.as_str().unwrap().to_owned()),
             None => break,
         }
+        // The headers lead on too, as those of the list of runs do.
+        assert_eq!(page.header("x-next-cursor"), cursor.as_deref());
+        let next = cursor.as_deref().unwrap_or_default();
+        let link = format!("</api/approvals?limit=1&cursor={next}>; rel=\"next\"");
+        assert_eq!(page.header("link"), Some(&*link));
     }
     assert_eq!(seen, all);
     let exact = house.get("/api/approvals?limit=3").await;
@@ -62,9 +67,15 @@ async fn in_pages(shelter: &Shelter) {
         assert_eq!(runs(&one), [id.as_str()]);
         assert_eq!(one.json().get("next_cursor"), None);
     }
+    // A cursor belongs to its list, and is nothing that one could make up.
+    let cursor = house.get("/api/approvals?limit=1").await;
+    let cursor = cursor.text_at("/next_cursor");
+    let of_run = format!("execution_id={}&cursor={cursor}", all[2]);
+    let made_up = format!("cursor={}.1.0", all[0]);
     for (query, code) in [
+        (&*of_run, ErrorCode::BadQuery),
+        (&*made_up, ErrorCode::BadQuery),
         ("cursor=x", ErrorCode::BadQuery),
-        ("cursor=1.2", ErrorCode::BadQuery),
         ("limit=0", ErrorCode::OutOfRange),
         ("stauts=open", ErrorCode::BadQuery),
         ("execution_id=7000000000000000000", ErrorCode::NotFound),

@@ -492,7 +492,7 @@ async fn servers_without_keys_share_a_secret() {
 
 /// Writes down all that is logged.
 #[derive(Clone, Default)]
-pub(super) struct Scribe(pub(super) Arc<Mutex<String>>);
+struct Scribe(Arc<Mutex<String>>);
 
 impl Visit for Scribe {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {

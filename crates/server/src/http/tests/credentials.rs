@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::Method;
+use noetl_store::faulty::{Fault, FaultyStore, Method as Call};
 use noetl_store::{CredentialKey, Credentials as _, MemoryStore, Store};
 use noetl_types::{ErrorCode, Scope, TenantId};
 use serde_json::{Value, json};
@@ -319,4 +320,25 @@ async fn an_old_key_may_go_after_a_rotation() {
     assert_eq!(after.get(path).await.text_at("/data/token"), SECRET);
     let lost = house_with(store, KeyRing::new(key(&old), Vec::new()), true).await;
     lost.get(path).await.is_problem(ErrorCode::NotReady);
+}
+
+#[tokio::test]
+async fn what_a_rotation_did_before_it_failed_is_counted() {
+    let store = Arc::new(MemoryStore::new());
+    let (old, new) = (Key::text_of_new().unwrap(), Key::text_of_new().unwrap());
+    let key = |text: &str| Key::read(text).unwrap();
+    let before = house_with(store.clone(), KeyRing::new(key(&old), Vec::new()), true).await;
+    before.post("/api/credentials", bearer()).await;
+    let plan = |call| match call {
+        Call::KeychainEntries => Fault::Before,
+        _ => Fault::None,
+    };
+    let store = FaultyStore::sharing(store, Box::new(plan));
+    let both = KeyRing::new(key(&new), vec![key(&old)]);
+    let during = house_with(Arc::new(store), both, true).await;
+    let failed = during.post("/api/credentials/rotate", json!({})).await;
+    failed.is_problem(ErrorCode::StoreUnavailable);
+    let counted = during.get("/metrics").await.text;
+    let line = "noetl_wallet_rotate_total{outcome=\"rewrapped\"} 1\n";
+    assert!(counted.contains(line), "{counted}");
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use noetl_store::MemoryStore;
 use noetl_store::faulty::{Fault, FaultyStore, Method};
+use noetl_store::{MemoryStore, Store};
 use noetl_types::ErrorCode;
 use serde_json::json;
 
@@ -52,8 +52,8 @@ fn tells_nothing(what: &str, reply: &Reply) {
     }
 }
 
-#[tokio::test]
-async fn no_answer_tells_what_broke_below() {
+/// A store that fails whatever is asked of it while it is broken.
+pub(super) fn breakable() -> (Arc<dyn Store>, Arc<AtomicBool>) {
     let is_broken = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&is_broken);
     let plan = Box::new(move |_| {
@@ -63,7 +63,14 @@ async fn no_answer_tells_what_broke_below() {
             Fault::None
         }
     });
-    let house = house_on(Arc::new(FaultyStore::new(MemoryStore::new(), plan))).await;
+    let store = FaultyStore::new(MemoryStore::new(), plan);
+    (Arc::new(store), is_broken)
+}
+
+#[tokio::test]
+async fn no_answer_tells_what_broke_below() {
+    let (store, is_broken) = breakable();
+    let house = house_on(store).await;
     let registered = house
         .post("/api/catalog/register", json!({ "content": TWO_STEPS }))
         .await;

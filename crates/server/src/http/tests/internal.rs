@@ -29,6 +29,7 @@ const ROUTES: &[(&str, &str)] = &[
     ("POST", "/api/internal/events/materialize"),
     ("POST", "/api/internal/projection/advance"),
     ("POST", "/api/internal/cleanup/purge"),
+    ("GET", "/api/internal/stream/status"),
     ("POST", "/api/internal/stream/rebuild"),
     ("GET", "/api/internal/cells"),
     ("POST", "/api/internal/wallet/rotate-kek"),

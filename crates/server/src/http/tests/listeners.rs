@@ -80,9 +80,11 @@ async fn the_internal_door_has_nothing_else() {
             reply.is_problem(ErrorCode::NotFound);
         }
     }
-    let cells = request(Method::GET, "/api/internal/cells", "");
-    let reply = internal.send(with_token(cells, TOKEN)).await;
-    assert!(is_ok(&reply), "{}", reply.text);
+    for path in ["/api/internal/cells", "/api/internal/stream/status"] {
+        let asked = request(Method::GET, path, "");
+        let reply = internal.send(with_token(asked, TOKEN)).await;
+        assert!(is_ok(&reply), "{path}: {}", reply.text);
+    }
 }
 
 #[tokio::test]

@@ -1,15 +1,16 @@
 //! What a scrape tells.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use axum::http::Method;
 use noetl_store::MemoryStore;
-use noetl_store::faulty::{Fault, FaultyStore};
+use noetl_store::faulty::{Fault, FaultyStore, Method as Call};
 use noetl_types::{ErrorCode, Scope};
 use serde_json::json;
 
 use super::backends::{Shelter, on_every_store};
+use super::faults::breakable;
 use super::tokens::token_of;
 use super::{House, TWO_STEPS, closed_house, closed_settings, house, house_on, is_ok};
 use crate::http::settings::HttpSettings;
@@ -62,16 +63,8 @@ async fn counted_for_all(shelter: &Shelter) {
 
 #[tokio::test]
 async fn a_scrape_is_answered_while_the_store_is_not_there() {
-    let is_broken = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&is_broken);
-    let plan = Box::new(move |_| {
-        if flag.load(Ordering::SeqCst) {
-            Fault::Before
-        } else {
-            Fault::None
-        }
-    });
-    let house = house_on(Arc::new(FaultyStore::new(MemoryStore::new(), plan))).await;
+    let (store, is_broken) = breakable();
+    let house = house_on(store).await;
     house.started().await;
     let started = "noetl_execute_outcomes_total{entry=\"single\",outcome=\"started\"}";
     let pending = "noetl_commands{pool=\"shared\",status=\"PENDING\"}";
@@ -83,6 +76,75 @@ async fn a_scrape_is_answered_while_the_store_is_not_there() {
     assert_eq!(counted(&house, pending).await, None);
     is_broken.store(false, Ordering::SeqCst);
     assert_eq!(executions(&house, "RUNNING").await.as_deref(), Some("1"));
+}
+
+/// Numbers of the store that have a line of their own.
+const OF_STORE: [&str; 6] = [
+    "noetl_event_stream_cursor",
+    "noetl_event_stream_epoch",
+    "noetl_event_stream_lag_events",
+    "noetl_event_stream_lag_seconds",
+    "noetl_commit_horizon_age_seconds",
+    "noetl_outbox_oldest_age_seconds",
+];
+
+#[tokio::test]
+async fn a_number_that_nobody_knows_is_not_told() {
+    let (store, is_broken) = breakable();
+    let house = house_on(store).await;
+    for broken in [false, true, false] {
+        is_broken.store(broken, Ordering::SeqCst);
+        for name in OF_STORE {
+            let told = counted(&house, name).await;
+            assert_eq!(told.is_none(), broken, "{name}: {told:?}");
+        }
+        // What the process does itself it knows.
+        for own in [
+            "noetl_event_stream_published_total",
+            "noetl_event_stream_is_publisher",
+        ] {
+            assert_eq!(counted(&house, own).await.as_deref(), Some("0"), "{own}");
+        }
+    }
+}
+
+/// A database with many runs may take its time to count them.
+#[tokio::test(start_paused = true)]
+async fn one_number_that_is_late_takes_no_other_along() {
+    let slow = [
+        Call::ExecutionsByStatus,
+        Call::PoolCounts,
+        Call::OutboxFacts,
+        Call::StreamCursor,
+    ];
+    for slow in slow {
+        let plan = Box::new(move |call| {
+            if call == slow {
+                Fault::Never
+            } else {
+                Fault::None
+            }
+        });
+        let store = FaultyStore::new(MemoryStore::new(), plan);
+        let house = house_on(Arc::new(store)).await;
+        house.started().await;
+        let told = house.get("/metrics").await.text;
+        for (call, line) in [
+            (
+                Call::ExecutionsByStatus,
+                "noetl_executions{status=\"RUNNING\"} 1",
+            ),
+            (
+                Call::PoolCounts,
+                "noetl_commands{pool=\"shared\",status=\"PENDING\"} 1",
+            ),
+            (Call::OutboxFacts, "noetl_outbox_oldest_age_seconds 0"),
+            (Call::StreamCursor, "noetl_event_stream_lag_events 0"),
+        ] {
+            let is_told = told.lines().any(|told| told == line);
+            assert_eq!(is_told, call != slow, "{slow:?} {line}\n{told}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -21,6 +21,7 @@ mod lent;
 mod listeners;
 mod metrics;
 mod once;
+mod paper;
 mod paths;
 mod platform;
 mod purge;

@@ -1,15 +1,19 @@
 //! Executions as readers see them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::http::Method;
-use noetl_store::MemoryStore;
 use noetl_store::faulty::{Fault, FaultyStore, Method as StoreMethod};
+use noetl_store::postgres::PostgresOptions;
+use noetl_store::{MemoryStore, PostgresStore};
+use noetl_testkit::postgres::Database;
 use noetl_types::{ErrorCode, Scope};
 use serde_json::{Value, json};
 
 use super::tokens::token_of;
 use super::{House, Reply, TWO_STEPS, house, is_ok};
+use crate::clock::{Clock as _, SystemClock};
 
 #[tokio::test]
 async fn a_run_from_its_start_to_its_end() {
@@ -385,7 +389,7 @@ async fn a_store_that_fails_is_told_without_its_words() {
     assert_eq!(
         ready.at("/checks"),
         json!({
-            "machine_id": "ok", "migrations": "failed", "partitions": "ok", "store": "failed",
+            "machine_id": "ok", "migrations": "ok", "partitions": "ok", "store": "failed",
         })
     );
     assert!(ready.at("/reasons/store").is_string());
@@ -394,6 +398,42 @@ async fn a_store_that_fails_is_told_without_its_words() {
     let probe = super::request(Method::GET, "/readyz", "");
     let ready = house.send_from(stranger, probe).await;
     assert_eq!(ready.json().get("reasons"), None::<&Value>);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_too_busy_to_list_its_tables_works_all_the_same() {
+    for fault in [Fault::Never, Fault::Saturated] {
+        let is_busy = Arc::new(AtomicBool::new(true));
+        let flag = Arc::clone(&is_busy);
+        let plan = move |method| match method {
+            StoreMethod::Tables if flag.load(Ordering::SeqCst) => fault,
+            _ => Fault::None,
+        };
+        let store = FaultyStore::new(MemoryStore::new(), Box::new(plan));
+        let house = super::house_on(Arc::new(store)).await;
+        let look = async |is_busy_now: bool| {
+            is_busy.store(is_busy_now, Ordering::SeqCst);
+            let ready = house.get("/readyz").await;
+            (ready.status, ready.text_at("/checks/migrations"))
+        };
+        assert_eq!(look(true).await, (200, "degraded".to_owned()));
+        assert_eq!(look(false).await, (200, "ok".to_owned()));
+        // Once all were there, nobody asks again.
+        assert_eq!(look(true).await, (200, "ok".to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn a_store_without_a_table_does_not_work() {
+    let database = Database::new().unwrap();
+    let options = PostgresOptions::new(database.config(), SystemClock.now());
+    let store = PostgresStore::open(&options).await.unwrap();
+    let house = super::house_on(Arc::new(store)).await;
+    database.run("DROP TABLE noetl.outbox CASCADE").unwrap();
+    let ready = house.get("/readyz").await;
+    assert_eq!(ready.status, 503, "{}", ready.text);
+    assert_eq!(ready.text_at("/checks/migrations"), "failed");
+    assert_eq!(ready.text_at("/reasons/migrations"), "1 tables are missing");
 }
 
 #[tokio::test]

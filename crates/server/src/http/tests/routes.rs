@@ -100,6 +100,7 @@ const ROUTES: &[(&str, &str)] = &[
     ("GET", "/api/stream/status"),
     ("GET", "/api/stream/feed"),
     ("GET", "/api/stream/events/7000000000000000000/1"),
+    ("GET", "/api/internal/stream/status"),
     ("POST", "/api/internal/stream/rebuild"),
     ("GET", "/api/tokens"),
     ("POST", "/api/tokens"),

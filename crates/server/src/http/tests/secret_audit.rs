@@ -355,6 +355,11 @@ async fn no_secret_is_handed_out_without_a_trace() {
         refused.is_problem(ErrorCode::StoreUnavailable);
         assert!(!refused.text.contains(SECRET) && !refused.text.contains("eph_pub"));
     }
+    // What was not handed out is not counted as if it were.
+    let counted = scene.house.runtime.metrics_text().await.unwrap();
+    let read = |outcome: &str| format!("{{operation=\"read\",outcome=\"{outcome}\"}} 1\n");
+    assert!(counted.contains(&read("failed")), "{counted}");
+    assert!(!counted.contains(&read("ok")), "{counted}");
     // Whoever only looks, writes or deletes gets on with it.
     assert!(is_ok(
         &scene.get(&scene.user, "/api/credentials/api_main").await

@@ -8,15 +8,19 @@ use axum::body::{Body, BodyDataStream};
 use axum::http::Method;
 use futures_util::StreamExt as _;
 use noetl_api::tokens::NewToken;
-use noetl_store::{EnabledOutlets, LogPart, MemoryStore, Store};
+use noetl_store::postgres::PostgresOptions;
+use noetl_store::{EnabledOutlets, LogPart, MemoryStore, PostgresStore, Store};
+use noetl_testkit::postgres::Database;
 use noetl_types::limits::PageLimit;
-use noetl_types::{ErrorCode, ExecutionId, Month, Scope, Timestamp};
+use noetl_types::{ErrorCode, ExecutionId, FeedPosition, Month, Scope, TenantId, Timestamp};
 use serde_json::Value;
 use tokio::time::Instant;
 
 use super::keychain::Ahead;
 use super::tokens::{token_of, with_token};
 use super::{House, Reply, closed_settings, house, house_of, house_with, request};
+use crate::clock::{Clock as _, SystemClock};
+use crate::read::FeedWish;
 use crate::runtime::{Runtime, Settings};
 
 async fn followed(house: &House, path: &str, headers: &[(&'static str, &str)]) -> Reply {
@@ -296,4 +300,37 @@ async fn a_live_answer_ends_when_its_token_expires() {
     let body = listening(&house, &made.unwrap().token).await;
     clock.0.store(2 * 24 * 3600, Ordering::SeqCst);
     assert_eq!(rest(body).await, "");
+}
+
+/// A row that nobody can read any more stops nobody who wants what comes behind it.
+#[tokio::test]
+async fn a_damaged_event_is_passed_by() {
+    let database = Database::new().unwrap();
+    let options = PostgresOptions::new(database.config(), SystemClock.now());
+    let store = PostgresStore::open(&options).await.unwrap();
+    let house = super::house_on(Arc::new(store)).await;
+    house.started().await;
+    let told = async |limit: u32| {
+        let path = format!("/api/stream/feed?after=0.0&limit={limit}");
+        let feed = house.get(&path).await;
+        assert_eq!(feed.status, 200, "{}", feed.text);
+        let events = feed.at("/events").as_array().unwrap().len();
+        (events, feed.at("/next"))
+    };
+    let ((whole, end), (two, place)) = (told(1000).await, told(2).await);
+    assert_eq!(two, 2);
+    let damage = "UPDATE noetl.event SET tenant_id = '' WHERE seq = 2";
+    database.run(damage).unwrap();
+    assert_eq!(told(1000).await, (whole - 1, end));
+    assert_eq!(told(2).await, (1, place));
+    let wish = FeedWish {
+        tenant_id: TenantId::default(),
+        event_type: None,
+        execution_id: None,
+        path: None,
+    };
+    let beginning = Some((None, FeedPosition::default()));
+    let mut follower = house.runtime.follow_all(wish, beginning).await.unwrap();
+    let followed = follower.next(Duration::ZERO).await.unwrap();
+    assert_eq!(followed.len(), whole - 1);
 }

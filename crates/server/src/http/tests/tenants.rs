@@ -1,12 +1,13 @@
 //! One tenant learns nothing of another, and changes nothing there.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::Method;
 use futures_util::StreamExt as _;
 use noetl_api::paths;
-use noetl_types::Scope;
+use noetl_types::{Millis, Scope};
 use serde_json::{Value, json};
 
 use super::backends::{Shelter, on_every_store};
@@ -41,7 +42,11 @@ workflow:
 async fn safe_house(shelter: &Shelter) -> House {
     let key = Key::read(&Key::text_of_new().unwrap()).unwrap();
     let ring = KeyRing::new(key, Vec::new());
-    let change = |settings: &mut crate::runtime::Settings| settings.keys = Some(Arc::new(ring));
+    let change = |settings: &mut crate::runtime::Settings| {
+        settings.keys = Some(Arc::new(ring));
+        // However long the spying takes, what is leased stays so.
+        settings.lease = Millis::from_hours(24);
+    };
     shelter.house(super::closed_settings(), change).await
 }
 
@@ -275,10 +280,15 @@ async fn followed(house: &House, token: &str, own: &str) -> String {
     assert_eq!(response.status(), 200);
     let mut body = response.into_body().into_data_stream();
     let mut text = String::new();
-    while !text.contains(own) {
-        let bytes = body.next().await.unwrap().unwrap();
-        text.push_str(str::from_utf8(&bytes).unwrap());
-    }
+    // Signs of life never end, so a run that is not told would be waited for without a bound.
+    let told = tokio::time::timeout(Duration::from_secs(30), async {
+        while !text.contains(own) {
+            let bytes = body.next().await.unwrap().unwrap();
+            text.push_str(str::from_utf8(&bytes).unwrap());
+        }
+    });
+    let told = told.await;
+    assert!(told.is_ok(), "{own} is not told: {text}");
     text
 }
 

@@ -2,12 +2,13 @@
 
 use axum::http::Method;
 use noetl_api::tokens::NewToken;
+use noetl_store::RuntimeKind;
 use noetl_types::{ErrorCode, PoolName, Scope, TenantId};
 use serde_json::{Value, json};
 
 use super::backends::{Shelter, on_every_store};
 use super::tokens::token_of;
-use super::{house, is_ok, request};
+use super::{House, house, is_ok, request};
 
 #[tokio::test]
 async fn a_worker_comes_lives_and_goes() {
@@ -136,7 +137,24 @@ async fn who_waits_for_work_is_answered_at_a_stop() {
 /// The name of a worker is no secret, so whoever is bound to a pool gets nowhere by it in another.
 #[tokio::test]
 async fn who_is_bound_to_a_pool_ends_and_keeps_nothing_of_another() {
-    on_every_store(bound_to_a_pool).await;
+    on_every_store(async |shelter: &Shelter| {
+        bound_to_a_pool(shelter).await;
+        bound_under_the_same_name(shelter).await;
+    })
+    .await;
+}
+
+/// A token of a worker for one pool.
+async fn bound_to(house: &House, pool: &str) -> String {
+    let bound = NewToken {
+        name: "bound-worker".into(),
+        scopes: vec![Scope::Worker, Scope::ExecRun],
+        pools: Some(vec![PoolName::new(pool).unwrap()]),
+        tenant_id: Some(TenantId::new("acme").unwrap()),
+        ..NewToken::default()
+    };
+    let bound = house.runtime.create_token(bound, &"test".into()).await;
+    bound.unwrap().token.to_string()
 }
 
 async fn bound_to_a_pool(shelter: &Shelter) {
@@ -144,15 +162,7 @@ async fn bound_to_a_pool(shelter: &Shelter) {
     let user = [Scope::ExecRun, Scope::CatalogWrite];
     let user = token_of(&house.runtime, "acme", &user).await;
     let free = token_of(&house.runtime, "acme", &[Scope::Worker]).await;
-    let bound = NewToken {
-        name: "gpu-worker".into(),
-        scopes: vec![Scope::Worker, Scope::ExecRun],
-        pools: Some(vec![PoolName::new("gpu").unwrap()]),
-        tenant_id: Some(TenantId::new("acme").unwrap()),
-        ..NewToken::default()
-    };
-    let bound = house.runtime.create_token(bound, &"test".into()).await;
-    let bound = bound.unwrap().token.to_string();
+    let bound = bound_to(&house, "gpu").await;
     let post = async |token: &str, path: &str, body: Value| {
         house.call(token, Method::POST, path, body).await
     };
@@ -206,4 +216,96 @@ async fn bound_to_a_pool(shelter: &Shelter) {
         let reply = post(&bound, path, body).await;
         assert!(is_ok(&reply), "{path}: {}", reply.text);
     }
+}
+
+/// A worker of one pool that has the name of one of another neither keeps what that one claimed by name,
+/// nor takes away from it that nobody wants it any more.
+async fn bound_under_the_same_name(shelter: &Shelter) {
+    let house = shelter.house(super::closed_settings(), |_| ()).await;
+    let user = [Scope::ExecRun, Scope::ExecRead, Scope::CatalogWrite];
+    let user = token_of(&house.runtime, "acme", &user).await;
+    let free = token_of(&house.runtime, "acme", &[Scope::Worker]).await;
+    let bound = bound_to(&house, "gpu").await;
+    let post = async |token: &str, path: &str, body: Value| {
+        let reply = house.call(token, Method::POST, path, body).await;
+        assert!(is_ok(&reply), "{path}: {}", reply.text);
+        reply
+    };
+    let content = json!({ "content": super::TWO_STEPS });
+    post(&user, "/api/catalog/register", content).await;
+    let begun = post(&user, "/api/execute", json!({ "path": "demo/two" })).await;
+    let run = begun.text_at("/execution_id");
+    let commands = format!("/api/commands?execution_id={run}");
+    let command = async || {
+        let list = house.call(&user, Method::GET, &commands, json!({})).await;
+        list.at("/commands/0")
+    };
+    let id = command().await["command_id"].clone();
+    let claim = format!("/api/commands/{}/claim", id.as_str().unwrap());
+    post(&free, &claim, json!({ "worker_id": "w2" })).await;
+    let seat = async |token: &str, pool: &str| {
+        let worker = json!({ "name": "w2", "labels": { "pool_name": pool } });
+        post(token, "/api/worker/pool/register", worker).await;
+    };
+    let told = async |token: &str| {
+        let name = json!({ "name": "w2" });
+        let alive = post(token, "/api/worker/pool/heartbeat", name).await;
+        alive.at("/cancel")
+    };
+    let until = async || command().await["lease_until"].clone();
+    let claimed = until().await;
+    assert!(claimed.is_string(), "{claimed}");
+    seat(&bound, "gpu").await;
+    assert_eq!(told(&bound).await, json!([]));
+    assert_eq!(until().await, claimed, "kept by a worker of another pool");
+    seat(&free, "shared").await;
+    assert_eq!(told(&free).await, json!([]));
+    assert_ne!(until().await, claimed, "kept by the one that claimed it");
+    let cancel = format!("/api/executions/{run}/cancel");
+    post(&user, &cancel, json!({})).await;
+    // Whoever has the name has the seat, and it was given back.
+    let name = json!({ "name": "w2" });
+    post(&free, "/api/worker/pool/deregister", name).await;
+    seat(&bound, "gpu").await;
+    assert_eq!(told(&bound).await, json!([]));
+    assert_eq!(told(&free).await, json!([id]));
+}
+
+/// What a worker of another tenant is kept under is no name that anybody can give.
+#[tokio::test]
+async fn no_name_reaches_a_worker_of_another_tenant() {
+    on_every_store(out_of_reach).await;
+}
+
+async fn out_of_reach(shelter: &Shelter) {
+    let house = shelter.house(super::closed_settings(), |_| ()).await;
+    let scopes = [Scope::Worker, Scope::ExecRun];
+    let theirs = token_of(&house.runtime, "acme", &scopes).await;
+    let spy = token_of(&house.runtime, "default", &scopes).await;
+    for kind in ["worker_pool", "broker"] {
+        let worker = json!({ "name": "w1", "kind": kind });
+        let register = "/api/worker/pool/register";
+        let known = house.call(&theirs, Method::POST, register, worker).await;
+        assert!(is_ok(&known), "{}", known.text);
+    }
+    let rows = async || {
+        let store = house.runtime.store();
+        let workers = store.runtimes(RuntimeKind::WorkerPool).await.unwrap();
+        let brokers = store.runtimes(RuntimeKind::Broker).await.unwrap();
+        assert_eq!((workers.len(), brokers.len()), (1, 1));
+        (workers, brokers)
+    };
+    let before = rows().await;
+    for act in ["drain", "heartbeat", "deregister", "register"] {
+        for kind in ["worker_pool", "broker"] {
+            // One that is there, and one that is not.
+            for name in ["acme\u{1f}w1", "nobody\u{1f}w1"] {
+                let path = format!("/api/worker/pool/{act}");
+                let body = json!({ "name": name, "kind": kind });
+                let refused = house.call(&spy, Method::POST, &path, body).await;
+                refused.is_problem(ErrorCode::Validation);
+            }
+        }
+    }
+    assert_eq!(rows().await, before);
 }

@@ -2,7 +2,7 @@
 
 use noetl_api::explain::Cause;
 use noetl_store::Execution;
-use noetl_types::{EventId, EventType, Json, StoredEvent, Text};
+use noetl_types::{EventId, EventType, Json, Millis, StoredEvent, Text};
 
 use crate::runtime::{Runtime, RuntimeError};
 
@@ -110,7 +110,7 @@ fn cause(stored: &StoredEvent) -> Cause {
     }
     let retry = event.meta.as_ref().and_then(|meta| meta.get("retry_in_ms"));
     if let Some(ms) = retry.and_then(Json::as_u64) {
-        why.push(format!("again in {ms} ms"));
+        why.push(format!("again in {}", Millis::from_ms(ms).human()));
     }
     Cause {
         seq: stored.record.seq,

@@ -3,7 +3,7 @@
 use noetl_api::classic::{ClaimAnswer, ClaimRequest, ClassicCommand};
 use noetl_engine::Input;
 use noetl_store::{Claim, ClaimedCommand, Command, Fence, Holder, Release};
-use noetl_types::{CommandId, CommandStatus, ErrorCode, EventId, Text, Timestamp, WorkerId};
+use noetl_types::{CommandId, CommandStatus, ErrorCode, EventId, Timestamp, WorkerId};
 
 use super::context::{Issued, hand_out};
 use super::{stored_token, token};
@@ -50,7 +50,7 @@ impl Runtime {
         } else {
             self.held_by(&claimed.leased.command, &worker, now).await?
         };
-        let kept_name = self.kept_name(&Text::from(&worker));
+        let kept_name = self.kept_name(&worker);
         self.core.claims.note(&kept_name, command_id);
         let issued = self.core.issued(&claimed.leased.issued).await?;
         let command = &claimed.leased.command;

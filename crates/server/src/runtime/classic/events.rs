@@ -11,7 +11,7 @@ use noetl_api::classic::{EventAnswer, EventBatch, EventBatchAnswer, EventPost};
 use noetl_engine::{Input, Remark, Verdict};
 use noetl_types::limits::MAX_EVENT_BATCH;
 use noetl_types::{
-    CommandId, ErrorCode, EventId, EventType, ExecutionId, Json, NewEvent, Seq, Text, WorkerId,
+    CommandId, ErrorCode, EventId, EventType, ExecutionId, Json, NewEvent, Seq, WorkerId,
 };
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -277,7 +277,7 @@ impl Runtime {
                 Asked::Waiting(event_id, answer, over) => {
                     let reply = heard(answer).await?;
                     if let Some((worker, command_id)) = over {
-                        let kept_name = self.kept_name(&Text::from(&worker));
+                        let kept_name = self.kept_name(&worker);
                         self.core.claims.settle(&kept_name, command_id);
                     }
                     answered(event_id, &reply)

@@ -12,7 +12,7 @@ use noetl_store::{
 };
 use noetl_types::limits::PageLimit;
 use noetl_types::{
-    ByteSize, CommandId, CommandStatus, ErrorCode, EventType, Json, NewEvent, Text, WorkerId,
+    ByteSize, CommandId, CommandStatus, ErrorCode, EventType, Json, NewEvent, WorkerId,
 };
 
 use super::events::Named;
@@ -253,7 +253,7 @@ impl<'r> Hearing<'r> {
     async fn works_for(&self, worker: &WorkerId, row: &Command) -> Result<bool, RuntimeError> {
         let runtime = self.runtime;
         let known = runtime.store().runtimes(RuntimeKind::WorkerPool).await?;
-        let kept_name = runtime.kept_name(&Text::from(worker));
+        let kept_name = runtime.kept_name(worker);
         let known = known.iter().find(|known| known.name == kept_name);
         let Some(known) = known else {
             return Ok(false);

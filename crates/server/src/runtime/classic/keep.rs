@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 
-use noetl_store::{Command, CommandChoice, CommandFilter, Extension, Fence, Holder};
-use noetl_types::limits::PageLimit;
+use noetl_store::{Command, Extension, Fence, Holder};
 use noetl_types::{CommandId, CommandStatus, Text, Timestamp, WorkerId};
 
 use super::stored_token;
@@ -98,30 +97,24 @@ fn is_by_name(command: &Command, worker: &WorkerId) -> bool {
 
 impl Runtime {
     /// Keeps what a worker claimed by name, since it was heard of; gives the commands that nobody
-    /// wants any more.
+    /// wants any more. All that is of a pool which the caller does not work for is passed by: the name
+    /// of a worker is no secret.
     pub(crate) async fn keep_claims(
         &self,
         worker: &WorkerId,
     ) -> Result<Vec<CommandId>, RuntimeError> {
         let now = self.now();
-        let mut filter = CommandFilter {
-            tenant_id: self.tenant().clone(),
-            choice: CommandChoice::Open,
-            execution_id: None,
-            pool: None,
-            worker: Some(worker.clone()),
-            after: None,
-            limit: PageLimit::MAX,
-        };
-        loop {
-            let page = self.store().commands(filter.clone()).await?;
-            self.keep_all(&page.commands, worker, now).await?;
-            match page.next {
-                Some(next) => filter.after = Some(next),
-                None => break,
-            }
+        let mut holdings = self.holdings(worker);
+        while let Some(commands) = holdings.next(self.store()).await? {
+            self.keep_all(&commands, worker, now).await?;
         }
         self.unwanted(worker).await
+    }
+
+    /// Whether the caller works for the pool of a command.
+    fn works_on(&self, command: &Command) -> bool {
+        let checked = self.behalf().check(self.tenant(), &command.pool);
+        checked.is_ok()
     }
 
     async fn keep_all(
@@ -133,7 +126,7 @@ impl Runtime {
         let mut by_end: BTreeMap<Timestamp, Vec<Fence>> = BTreeMap::new();
         for command in commands
             .iter()
-            .filter(|command| is_by_name(command, worker))
+            .filter(|command| is_by_name(command, worker) && self.works_on(command))
         {
             let until = self
                 .core
@@ -154,13 +147,14 @@ impl Runtime {
 
     async fn unwanted(&self, worker: &WorkerId) -> Result<Vec<CommandId>, RuntimeError> {
         let (mut over, mut unwanted) = (Vec::new(), Vec::new());
-        let kept_name = self.kept_name(&Text::from(worker));
+        let kept_name = self.kept_name(worker);
         for command_id in self.core.claims.of(&kept_name) {
             let command = self.store().command(command_id).await?;
-            let status = command
-                .filter(|command| command.worker.as_ref() == Some(worker))
-                .map(|command| command.status);
-            match status {
+            let command = command.filter(|command| command.worker.as_ref() == Some(worker));
+            if command.as_ref().is_some_and(|known| !self.works_on(known)) {
+                continue;
+            }
+            match command.map(|command| command.status) {
                 Some(CommandStatus::Claimed | CommandStatus::Running) => {}
                 Some(CommandStatus::Cancelled) => {
                     unwanted.push(command_id);

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use noetl_api::stream::{FeedAnswer, StreamStatus};
 use noetl_store::{
-    FeedLimit, LogPage, StreamBegin, StreamMove, StreamOwner, StreamTake, StreamTaken, body,
+    FeedBatch, FeedLimit, LogPage, StreamBegin, StreamMove, StreamOwner, StreamTake, StreamTaken,
+    body,
 };
 use noetl_types::{ErrorCode, ExecutionId, FeedPosition, Millis, Seq, Text, Version, json};
 
@@ -39,6 +40,24 @@ impl Runtime {
             Some(cursor) => Some(store.feed_lag(cursor.position).await?),
             None => None,
         };
+        Ok(StreamStatus {
+            owner: cursor.as_ref().and_then(|cursor| cursor.owner.clone()),
+            epoch: cursor.as_ref().map(|cursor| cursor.epoch),
+            position: cursor.as_ref().map(|cursor| cursor.position),
+            log_epoch: store.log_epoch().await?.get(),
+            stream_created_at: cursor.and_then(|cursor| cursor.stream_created_at),
+            lag_events: lag.map_or(0, |lag| lag.events),
+            lag_ms: lag
+                .and_then(|lag| lag.oldest)
+                .map_or(0, |oldest| now.since(oldest).as_ms()),
+            horizon_age_ms: lag.map_or(0, |lag| lag.horizon_age(now).as_ms()),
+            ..self.stream_here()
+        })
+    }
+
+    /// What this process does about the stream, as it knows without the store. What the store knows is
+    /// left empty.
+    pub(crate) fn stream_here(&self) -> StreamStatus {
         let streaming = self.core.streaming();
         let seen = streaming.map(|streaming| streaming.facts.seen());
         let (state, trouble) = match seen.as_ref().map(|seen| &seen.phase) {
@@ -53,20 +72,18 @@ impl Runtime {
         };
         let seen = seen.unwrap_or_default();
         let link = self.core.messaging.as_ref().map(|m| m.link().facts());
-        Ok(StreamStatus {
+        StreamStatus {
             enabled: streaming.is_some(),
             state: state.into(),
             trouble,
-            owner: cursor.as_ref().and_then(|cursor| cursor.owner.clone()),
-            epoch: cursor.as_ref().map(|cursor| cursor.epoch),
-            position: cursor.as_ref().map(|cursor| cursor.position),
-            log_epoch: store.log_epoch().await?.get(),
-            stream_created_at: cursor.and_then(|cursor| cursor.stream_created_at),
-            lag_events: lag.map_or(0, |lag| lag.events),
-            lag_ms: lag
-                .and_then(|lag| lag.oldest)
-                .map_or(0, |oldest| now.since(oldest).as_ms()),
-            horizon_age_ms: lag.map_or(0, |lag| lag.horizon_age(now).as_ms()),
+            owner: None,
+            epoch: None,
+            position: None,
+            log_epoch: 0,
+            stream_created_at: None,
+            lag_events: 0,
+            lag_ms: 0,
+            horizon_age_ms: 0,
             published: seen.published,
             duplicates: seen.duplicates,
             by_reference: seen.by_reference,
@@ -75,7 +92,7 @@ impl Runtime {
             rebuilds: seen.rebuilds,
             nats_connected: link.as_ref().is_some_and(|link| link.is_connected),
             nats_version: link.and_then(|link| link.version),
-        })
+        }
     }
 
     /// Has the whole log published again. Whoever publishes begins anew within seconds.
@@ -147,13 +164,23 @@ impl Runtime {
         Ok(self.store().feed_lag(everything).await?.end)
     }
 
+    /// The place of the first event behind another, whether or not it can be read.
+    pub(crate) async fn place_behind(
+        &self,
+        after: FeedPosition,
+    ) -> Result<Option<FeedPosition>, RuntimeError> {
+        let one = FeedLimit::clamped(1);
+        let next = self.store().messages(after, one).await?.next;
+        Ok((next != after).then_some(next))
+    }
+
     /// Some of all events behind a place. Where there is nothing yet, it waits for a while.
     pub(crate) async fn wait_for_feed(
         &self,
         after: FeedPosition,
         limit: FeedLimit,
         patience: Duration,
-    ) -> Result<noetl_store::FeedBatch, RuntimeError> {
+    ) -> Result<FeedBatch, RuntimeError> {
         self.core.wait_for_feed(after, limit, patience).await
     }
 
@@ -205,7 +232,7 @@ impl Core {
         after: FeedPosition,
         limit: FeedLimit,
         patience: Duration,
-    ) -> Result<noetl_store::FeedBatch, RuntimeError> {
+    ) -> Result<FeedBatch, RuntimeError> {
         // What another server has written may not be told here.
         let poll = Duration::from_millis(self.settings.sweep.as_ms() / 2);
         let deadline = tokio::time::Instant::now() + patience;
@@ -214,7 +241,7 @@ impl Core {
             grown.mark_unchanged();
             let batch = self.store.feed(after, limit).await?;
             let left = deadline.saturating_duration_since(tokio::time::Instant::now());
-            if !batch.events.is_empty() || left.is_zero() || self.shutdown.is_cancelled() {
+            if batch.next != after || left.is_zero() || self.shutdown.is_cancelled() {
                 return Ok(batch);
             }
             // Told or not, it is looked at again.

@@ -33,8 +33,8 @@ WITH ready AS MATERIALIZED (
     UPDATE outbox
     SET status = verdict.status,
         dead_at = CASE WHEN verdict.status = 'DEAD' THEN $1::timestamptz END,
-        attempts = least(greatest(outbox.attempts, 0), {most}) + verdict.more,
-        forgiven = least(greatest(outbox.forgiven, 0), {most}),
+        attempts = {attempts} + verdict.more,
+        forgiven = {forgiven},
         last_error = CASE WHEN due.tries IS NULL THEN '{no_counts}' ELSE outbox.last_error END,
         claim_owner = CASE WHEN verdict.status = 'DEAD' THEN outbox.claim_owner ELSE $4::text END,
         locked_at = CASE WHEN verdict.status = 'DEAD' THEN outbox.locked_at ELSE $1::timestamptz END,

@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use super::outlets::{august, before_november, ended_in};
 use super::{open, raw};
 use crate::postgres::PostgresStore;
+use crate::suite::damage;
 use crate::suite::fixture::{Run, one};
 use crate::{AppendRefused, LogPart, OldPart, Pinned, Purge, Purged, Store, purge};
 
@@ -252,26 +253,12 @@ async fn a_month_that_cannot_go_keeps_no_other() {
     assert_eq!(names(&done.dropped), ["event_y2026m07"]);
 }
 
-/// Nobody can tell what keeps a month that has a damaged row; the next one goes.
 #[tokio::test]
 async fn a_month_that_cannot_be_looked_at_keeps_no_other() {
     let database = Database::new().unwrap();
     let store = open(&database).await;
-    let mut first = Run::with_id(1_000_000);
-    first.write(&store, first.start()).await.unwrap();
-    august(&store).await;
-    let damage = "UPDATE noetl.execution SET execution_id = 0 WHERE execution_id = 1000000";
-    database.run(damage).unwrap();
-    let asked = before_november(&store).await;
-    let done = purge(&store, &asked).await.unwrap();
-    let names = |parts: &[OldPart]| {
-        let names = parts.iter().map(|old| old.part.name.to_string());
-        names.collect::<Vec<_>>()
-    };
-    assert_eq!(names(&done.skipped), ["event_y2024m01"]);
-    assert_eq!(names(&done.dropped), ["event_y2026m08"]);
-    let why = &done.skipped[0].pinned;
-    assert!(matches!(why, Some(Pinned::Refused(_))), "{why:?}");
+    let run = |sql: String| database.run(&sql).unwrap();
+    damage::a_month_that_cannot_be_looked_at_keeps_no_other(&store, run, "noetl.").await;
 }
 
 /// A table that takes whatever fits nowhere else would keep any month from going without a lock of

@@ -475,6 +475,31 @@ async fn o7_a_damaged_row_dies_alone() {
     damage::o7_a_damaged_row_dies_alone(&store, run, "noetl.").await;
 }
 
+/// A damaged row that cannot be buried either stays in flight; those that were claimed with it are handed
+/// out, since nobody else would be given them before their leases end.
+#[tokio::test]
+async fn a_damaged_row_that_cannot_be_buried_takes_no_other_with_it() {
+    let database = Database::new().unwrap();
+    let store = open(&database).await;
+    published_run(&store, 1, 3).await;
+    let ids: Vec<_> = store.outbox(all()).await.unwrap();
+    let ids: Vec<_> = ids.iter().map(|row| row.outbox_id).collect();
+    let damage = damage::Damage::Event.statement("noetl.", ids[1]);
+    database.run(&damage).unwrap();
+    let no_burial = "CREATE FUNCTION noetl.refuse() RETURNS trigger LANGUAGE plpgsql
+            AS 'BEGIN RAISE EXCEPTION ''not now''; END';
+        CREATE TRIGGER no_burial BEFORE UPDATE ON noetl.outbox FOR EACH ROW
+            WHEN (new.status = 'DEAD') EXECUTE FUNCTION noetl.refuse()";
+    database.run(no_burial).unwrap();
+    let claimed = store.claim_outbox(claim("a", 10, at("12:00:00"))).await;
+    let claimed = claimed.unwrap();
+    let given: Vec<_> = claimed.rows.iter().map(|row| row.outbox_id).collect();
+    assert_eq!(given, [ids[0], ids[2]]);
+    assert_eq!(claimed.dead, []);
+    let row = outbox::row(&store, ids[1]).await;
+    assert_eq!(row.status, OutboxStatus::InFlight);
+}
+
 #[tokio::test]
 async fn months_are_made_ahead_and_told() {
     let database = Database::new().unwrap();

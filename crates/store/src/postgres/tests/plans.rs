@@ -7,10 +7,10 @@ use super::{open, raw};
 use crate::postgres::retention::{LIVE, UNPUBLISHED};
 use crate::suite::fixture::Run;
 
-/// What keeps a month is found by the months that are asked about, however many executions have ended and
-/// however many rows are published or wait elsewhere.
+/// What keeps a month is found among the rows of that month alone, however much there is elsewhere: of its
+/// executions only those are read that have not ended, of its outbox all that is left there.
 #[tokio::test]
-async fn what_keeps_a_month_is_found_without_reading_it() {
+async fn what_keeps_a_month_is_found_without_reading_others() {
     let database = Database::new().unwrap();
     let store = mostly_published(&database).await;
     for number in 10..20 {

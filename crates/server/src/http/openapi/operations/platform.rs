@@ -182,6 +182,7 @@ fn stream() -> Vec<Operation> {
         get("stream_event", paths::STREAM_EVENT, tag, "An event as the stream carries it, whatever its size")
             .answers::<Json>()
             .fails(&[RetentionDropped]),
+        get("stream_standing", paths::STREAM_STANDING, tag, "Where the stream of all events stands, for operators"),
         post("rebuild_stream", paths::STREAM_REBUILD, tag, "Has the whole log published again")
             .fails(&[NotReady]),
     ]

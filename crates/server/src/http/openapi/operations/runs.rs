@@ -4,6 +4,7 @@ use noetl_api::execution::ExecutionLine;
 use noetl_api::explain::ExplainQuery;
 use noetl_api::paths;
 use noetl_api::query::{ApprovalsQuery, DetailQuery, EventsQuery, ExecutionsQuery};
+use noetl_api::signal::ApprovalList;
 use noetl_types::ErrorCode::{
     AlreadyDecided, AlreadyTerminal, DedupMismatch, Forbidden, IllegalTransition, NotFound,
     OwnedByOther, RetentionDropped, TooLarge, Validation,
@@ -20,6 +21,14 @@ const AS_OF: &[(&str, &str)] = &[(
     "X-Seq",
     "The place of the log that the answer is of: the end that it had, or where `at` is.",
 )];
+
+const NEXT_PAGE: &[(&str, &str)] = &[
+    (
+        "X-Next-Cursor",
+        "The `cursor` of the next page; absent at the end.",
+    ),
+    ("Link", "The address of the next page, as `rel=\"next\"`."),
+];
 
 pub(super) fn operations() -> Vec<Operation> {
     let mut all = starting();
@@ -49,10 +58,7 @@ fn looking() -> Vec<Operation> {
         get("list_executions", paths::EXECUTIONS, tag, "The runs, newest first")
             .query::<ExecutionsQuery>()
             .answers::<Vec<ExecutionLine>>()
-            .headers(&[
-                ("X-Next-Cursor", "The `cursor` of the next page; absent at the end."),
-                ("Link", "The address of the next page, as `rel=\"next\"`."),
-            ]),
+            .headers(NEXT_PAGE),
         get("execution", paths::EXECUTION, tag, "A run with its workload and a page of its log")
             .query::<DetailQuery>()
             .headers(AS_OF),
@@ -165,7 +171,9 @@ fn signals() -> Vec<Operation> {
             "What waits for a person",
         )
         .details("`next_cursor` is the `cursor` of the next page, and absent at the end.")
-        .query::<ApprovalsQuery>(),
+        .query::<ApprovalsQuery>()
+        .answers::<ApprovalList>()
+        .headers(NEXT_PAGE),
         post(
             "decide",
             paths::EXECUTION_APPROVE,

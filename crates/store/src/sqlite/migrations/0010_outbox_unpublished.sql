@@ -1,0 +1,1 @@
+-- Nothing here: the index that goes at this number elsewhere finds the oldest row that is not published.
