@@ -58,9 +58,12 @@ impl Answer {
     pub(crate) fn error(&self) -> Option<TaskError> {
         let mut error = refusal(self.status)?;
         // In a loop it is the address that tells one answer from the others. What stands behind the
-        // path may be a key.
+        // path may be a key, and what is cut says so: a part of a secret is known by that.
         let path = self.url.split(['?', '#']).next().unwrap_or_default();
-        let told: String = path.chars().take(LONGEST_TOLD).collect();
+        let mut told: String = path.chars().take(LONGEST_TOLD).collect();
+        if told.len() < path.len() {
+            told.push('…');
+        }
         error.message = format!("{} from {told}", error.message).into();
         Some(error)
     }

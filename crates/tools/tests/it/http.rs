@@ -146,6 +146,15 @@ async fn statuses_become_kinds() {
 }
 
 #[tokio::test]
+async fn a_long_address_is_told_in_part() {
+    let server = Server::saying(&answer("404 X", "", "")).await;
+    let outcome = run(&toolbox(), get(&server.url(&"/long".repeat(100)))).await;
+    let message = outcome.error.unwrap().message;
+    assert!(message.contains("/long/long") && message.ends_with('…'));
+    assert!(message.chars().count() < 250, "{message}");
+}
+
+#[tokio::test]
 async fn how_long_to_wait() {
     let date = "date: Wed, 21 Oct 2015 07:28:00 GMT\r\n";
     for (status, headers, expected) in [

@@ -57,12 +57,7 @@ async fn who_comes_after_somebody_who_left_gets_an_answer() {
     options.connections = 1;
     let pool = Pool::new(&options, Plans::Once).unwrap();
     let watcher = raw(&database).await;
-    for left in [
-        Left::Statement,
-        Left::Rows,
-        Left::Transaction,
-        Left::Hand,
-    ] {
+    for left in [Left::Statement, Left::Rows, Left::Transaction, Left::Hand] {
         let mut client = pool.get().await.unwrap();
         let asleep = process(&mut client).await;
         client.rows("SET statement_timeout = 0", &[]).await.unwrap();
