@@ -213,7 +213,21 @@ impl Error {
             Self::ManySteps { .. } => "name one behind the run",
             Self::OneVersion { .. } => "compare it with a file: noetl catalog diff PATH FILE",
             Self::NotAsked => "agree beforehand with --yes",
-            _ => return None,
+            Self::BadValue { .. }
+            | Self::Unwritable(_)
+            | Self::Write(_)
+            | Self::Store(_)
+            | Self::Key(_)
+            // What these say depends on what they are about.
+            | Self::Unreadable { .. }
+            | Self::NotText { .. }
+            | Self::Config(_)
+            | Self::Payload(_)
+            | Self::Start(_)
+            | Self::Host(_)
+            | Self::Platform(_)
+            | Self::Profile(_)
+            | Self::NothingWaits { .. } => return None,
         })
     }
 

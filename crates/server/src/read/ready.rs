@@ -108,10 +108,11 @@ impl Runtime {
                 return Err((Health::Degraded, reason));
             }
         };
-        let missing = tables.values().filter(|is_there| !**is_there).count();
-        if missing > 0 {
-            let reason = format!("{missing} tables are missing").into();
-            return Err((Health::Failed, reason));
+        let missing = tables.iter().filter(|(_, is_there)| !**is_there);
+        let missing: Vec<&str> = missing.map(|(name, _)| &**name).collect();
+        if !missing.is_empty() {
+            let reason = format!("tables are missing: {}", missing.join(", "));
+            return Err((Health::Failed, reason.into()));
         }
         self.tables_seen().store(true, Ordering::Relaxed);
         Ok(())

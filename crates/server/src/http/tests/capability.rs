@@ -1,7 +1,6 @@
 //! A worker without a token works on the command that it was told of, and on nothing else.
 
-use std::fmt::{Debug, Write as _};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::header::{AUTHORIZATION, HOST, HeaderValue};
@@ -14,10 +13,8 @@ use noetl_types::{
     CommandId, ErrorCode, ExecutionId, Millis, Scope, SecretOperation, TenantId, Timestamp,
 };
 use serde_json::{Value, json};
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
 
+use super::paper::Paper;
 use super::tokens::{routes, token_of, with_some_id, with_token};
 use super::{House, Reply, house, house_of, is_ok, request};
 use crate::clock::{Clock as _, SystemClock};
@@ -490,48 +487,12 @@ async fn servers_without_keys_share_a_secret() {
     assert!(elsewhere.runtime.capability(&shown).is_err());
 }
 
-/// Writes down all that is logged.
-#[derive(Clone, Default)]
-struct Scribe(Arc<Mutex<String>>);
-
-impl Visit for Scribe {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        let mut text = self.0.lock().unwrap();
-        writeln!(text, "{field}={value:?}").unwrap();
-    }
-}
-
-impl Subscriber for Scribe {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, span: &Attributes<'_>) -> Id {
-        span.record(&mut self.clone());
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, values: &Record<'_>) {
-        values.record(&mut self.clone());
-    }
-
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        event.record(&mut self.clone());
-    }
-
-    fn enter(&self, _: &Id) {}
-
-    fn exit(&self, _: &Id) {}
-}
-
 #[tokio::test]
 async fn a_capability_is_told_nowhere() {
     let scene = Scene::new().await;
     assert!(is_ok(&scene.claimed().await));
-    let scribe = Scribe::default();
-    let watched = tracing::subscriber::set_default(scribe.clone());
+    let paper = Paper::default();
+    let watched = paper.watch();
     let shown = scene.house.runtime.signed(&scene.capability(0));
     let mut replies = Vec::new();
     for path in [
@@ -548,9 +509,9 @@ async fn a_capability_is_told_nowhere() {
         replies.push(format!("{:?}{}", reply.headers, reply.text));
     }
     drop(watched);
-    replies.push(scribe.0.lock().unwrap().clone());
+    replies.push(paper.text());
     assert!(
-        replies[5].contains("path=\"/api/executions\""),
+        replies[5].contains(r#""path":"/api/executions""#),
         "{replies:?}"
     );
     let trail = scene.ask(Method::GET, "/api/audit", json!({})).await;

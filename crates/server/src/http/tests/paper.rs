@@ -27,7 +27,7 @@ impl Paper {
     pub(super) fn watch(&self) -> DefaultGuard {
         let paper = self.clone();
         let subscriber = tracing_subscriber::fmt()
-            .with_max_level(Level::DEBUG)
+            .with_max_level(Level::TRACE)
             .with_writer(move || paper.clone())
             .json()
             .flatten_event(true)
@@ -37,10 +37,15 @@ impl Paper {
         tracing::subscriber::set_default(subscriber)
     }
 
+    /// All of it.
+    pub(super) fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+
     /// The lines that say something.
     pub(super) fn saying(&self, message: &str) -> Vec<Value> {
-        let bytes = self.0.lock().unwrap();
-        let lines = str::from_utf8(&bytes).unwrap().lines();
+        let text = self.text();
+        let lines = text.lines();
         let lines = lines.map(|line| serde_json::from_str::<Value>(line).unwrap());
         lines.filter(|line| line["message"] == message).collect()
     }
